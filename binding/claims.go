@@ -1,0 +1,129 @@
+package binding
+
+import (
+	"bytes"
+	"strconv"
+	"time"
+
+	"github.com/echoseal/echoseal/internal/canon"
+)
+
+const claimsVersion = 1
+
+// Claims are the members of a payload as they stand in it; nil where absent.
+type claims struct {
+	v, iat, exp, m, t, a, s, aud, p []byte
+}
+
+// appendClaims appends the payload for state to dst. It reports false if the state
+// or the target is not text. The order of the members is that of the Python SDK.
+func (r *Round) appendClaims(dst []byte, state string, now time.Time, ttl time.Duration, salt [saltSize]byte) (_ []byte, ok bool) {
+	iat := seconds(now)
+	dst = append(dst, `{"v":1,"iat":`...)
+	dst = canon.AppendFloat(dst, iat)
+	dst = append(dst, `,"exp":`...)
+	dst = canon.AppendFloat(dst, iat+ttl.Seconds())
+	dst = append(dst, `,"m":"`...)
+	dst = append(dst, r.request.Method...)
+	dst = append(dst, `","t":`...)
+	if dst, ok = canon.AppendString(dst, r.request.Target); !ok {
+		return dst, false
+	}
+	dst = append(dst, `,"a":"`...)
+	dst = append(dst, r.digest[:]...)
+	dst = append(dst, `","s":`...)
+	if dst, ok = canon.AppendString(dst, state); !ok {
+		return dst, false
+	}
+	if r.policy.audience != "" {
+		dst = append(dst, `,"aud":`...)
+		dst, _ = canon.AppendString(dst, r.policy.audience) // New has checked it
+	}
+	if r.principal.bound {
+		dst = append(dst, `,"p":"`...)
+		dst = r.principal.appendTag(dst, salt)
+		dst = append(dst, '"')
+	}
+	return append(dst, '}'), true
+}
+
+// claimsSize bounds the size of a payload: every byte of text may become six.
+func (r *Round) claimsSize(state string) int {
+	const fixed = 256
+	return fixed + 6*(len(r.request.Target)+len(state)+len(r.policy.audience))
+}
+
+// parseClaims finds the claims in a payload. It reports false if the payload is no
+// JSON object, or a claim is missing that every version has. Of two members with
+// one name the last counts, as in Python.
+func parseClaims(payload []byte) (c claims, ok bool) {
+	err := canon.Members(payload, func(name, value []byte) {
+		if bytes.IndexByte(name, '\\') >= 0 {
+			name = append(canon.AppendText([]byte{'"'}, name), '"')
+		}
+		if bytes.Equal(value, []byte("null")) && !isRequired(name) {
+			value = nil // as good as absent
+		}
+		switch string(name) {
+		case `"v"`:
+			c.v = value
+		case `"iat"`:
+			c.iat = value
+		case `"exp"`:
+			c.exp = value
+		case `"m"`:
+			c.m = value
+		case `"t"`:
+			c.t = value
+		case `"a"`:
+			c.a = value
+		case `"s"`:
+			c.s = value
+		case `"aud"`:
+			c.aud = value
+		case `"p"`:
+			c.p = value
+		}
+	})
+	if err != nil || c.v == nil || c.iat == nil || c.exp == nil || c.s == nil {
+		return claims{}, false
+	}
+	version, ok := number(c.v)
+	return c, ok && version == claimsVersion && isString(c.s)
+}
+
+func isRequired(name []byte) bool {
+	switch string(name) {
+	case `"v"`, `"iat"`, `"exp"`, `"s"`:
+		return true
+	}
+	return false
+}
+
+func isString(value []byte) bool { return len(value) > 0 && value[0] == '"' }
+
+// number returns the value of a JSON number. Beyond the range of a float it is
+// infinite, which still compares as it should.
+func number(value []byte) (float64, bool) {
+	if len(value) == 0 || value[0] != '-' && (value[0] < '0' || value[0] > '9') {
+		return 0, false
+	}
+	f, _ := strconv.ParseFloat(string(value), 64)
+	return f, true
+}
+
+// isText reports whether value is a JSON string that says want.
+func isText(value []byte, want string) bool {
+	if !isString(value) {
+		return false
+	}
+	if bytes.IndexByte(value, '\\') < 0 {
+		return string(value[1:len(value)-1]) == want
+	}
+	return string(canon.AppendText(nil, value)) == want
+}
+
+// seconds returns t in seconds since the epoch.
+func seconds(t time.Time) float64 {
+	return float64(t.Unix()) + float64(t.Nanosecond())/1e9
+}

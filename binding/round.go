@@ -1,0 +1,227 @@
+package binding
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/echoseal/echoseal/codec"
+	"github.com/echoseal/echoseal/internal/canon"
+)
+
+// futureSkew is how far a token's iat may lie ahead of this clock, in seconds.
+const futureSkew = 60
+
+// A Round is one round of one request: it opens the token that came with the
+// request, and seals the state of the answer. The digest of the request is computed
+// at most once. It is not safe for concurrent use; every request has its own.
+type Round struct {
+	policy    *Policy
+	request   Request
+	principal Principal
+
+	digest    [digestChars]byte
+	digestErr error
+	digested  bool
+}
+
+// Round begins a round for a request from a principal.
+func (p *Policy) Round(request Request, principal Principal) *Round {
+	return &Round{policy: p, request: request, principal: principal}
+}
+
+// Unseal checks a token and returns the state in it.
+//
+// An error tells why through errors.Is and a reason: [TooLarge]; [codec.Malformed],
+// [codec.UnknownKey] or [codec.BadSeal]; [Future], [Expired], [WrongRequest],
+// [WrongAudience], [PrincipalDrift] or [WrongPrincipal], in the order in which they
+// are checked. All of these are [codec.ErrInvalid]. [PrincipalError] and [CodecError]
+// are not: they say nothing of the token. None may reach the client; it gets
+// [RefusedCode], [RefusedMessage] and [RefusedData] whatever the reason.
+func (r *Round) Unseal(token string) (state string, err error) {
+	buf := take()
+	defer give(buf)
+	value, err := r.unseal(buf, token)
+	if err != nil {
+		return "", err
+	}
+	plain := take()
+	defer give(plain)
+	plain.reserve(len(value))
+	plain.bytes = canon.AppendText(plain.bytes, value)
+	return string(plain.bytes), nil
+}
+
+// AppendUnseal is [Round.Unseal] that appends the state to dst. On an error it
+// returns dst as it was given.
+func (r *Round) AppendUnseal(dst []byte, token string) ([]byte, error) {
+	buf := take()
+	defer give(buf)
+	value, err := r.unseal(buf, token)
+	if err != nil {
+		return dst, err
+	}
+	return canon.AppendText(dst, value), nil
+}
+
+// unseal returns the state as a JSON string that lies in buf.
+func (r *Round) unseal(buf *scratch, token string) ([]byte, error) {
+	c, err := r.open(buf, token)
+	if err != nil {
+		return nil, err
+	}
+	now := seconds(r.policy.now())
+	for _, check := range checks {
+		if reason := check(r, &c, now); reason == PrincipalError {
+			return nil, &failure{reason, r.principal.err}
+		} else if reason != "" {
+			return nil, &codec.InvalidError{Reason: reason, KID: r.policy.kid(token)}
+		}
+	}
+	return c.s, nil
+}
+
+// open decrypts token into buf and finds its claims.
+func (r *Round) open(buf *scratch, token string) (claims, error) {
+	if len(token) > r.policy.maxChars {
+		return claims{}, &codec.InvalidError{Reason: TooLarge}
+	}
+	buf.reserve(len(token))
+	var err error
+	if buf.bytes, err = r.policy.unseal(buf.bytes, token); err != nil {
+		if errors.Is(err, codec.ErrInvalid) {
+			return claims{}, err
+		}
+		return claims{}, &failure{CodecError, err}
+	}
+	c, ok := parseClaims(buf.bytes)
+	if !ok {
+		return claims{}, &codec.InvalidError{Reason: codec.Malformed, KID: r.policy.kid(token)}
+	}
+	return c, nil
+}
+
+// checks are the checks of the claims, in order. Each returns why it fails, or "".
+// They ask for what must hold, never for what must not, so that a claim of a wrong
+// type or a NaN fails.
+var checks = [...]func(r *Round, c *claims, now float64) codec.Reason{
+	checkFuture, checkExpired, checkRequest, checkAudience, checkPrincipalDrift, checkPrincipal,
+}
+
+func checkFuture(_ *Round, c *claims, now float64) codec.Reason {
+	if iat, ok := number(c.iat); ok && iat <= now+futureSkew {
+		return ""
+	}
+	return Future
+}
+
+func checkExpired(_ *Round, c *claims, now float64) codec.Reason {
+	if exp, ok := number(c.exp); ok && now < exp {
+		return ""
+	}
+	return Expired
+}
+
+func checkRequest(r *Round, c *claims, _ float64) codec.Reason {
+	if isText(c.m, r.request.Method) && isText(c.t, r.request.Target) && r.digestRequest() == nil && isText(c.a, string(r.digest[:])) {
+		return ""
+	}
+	return WrongRequest
+}
+
+func checkAudience(r *Round, c *claims, _ float64) codec.Reason {
+	if r.policy.audience == "" && c.aud == nil || r.policy.audience != "" && isText(c.aud, r.policy.audience) {
+		return ""
+	}
+	return WrongAudience
+}
+
+func checkPrincipalDrift(r *Round, c *claims, _ float64) codec.Reason {
+	switch {
+	case r.principal.err != nil:
+		return PrincipalError
+	case r.principal.bound == (c.p != nil):
+		return ""
+	}
+	return PrincipalDrift
+}
+
+func checkPrincipal(r *Round, c *claims, _ float64) codec.Reason {
+	if !r.principal.bound || isString(c.p) && r.principal.matches(c.p[1:len(c.p)-1]) {
+		return ""
+	}
+	return WrongPrincipal
+}
+
+// digestRequest computes the digest of the request if that has not been done.
+func (r *Round) digestRequest() error {
+	if r.digested {
+		return r.digestErr
+	}
+	r.digested = true
+	switch r.request.Method {
+	case MethodReadResource:
+		r.digest, r.digestErr = digest(nil)
+	case MethodCallTool, MethodGetPrompt:
+		r.digest, r.digestErr = digest(r.request.Arguments)
+	default:
+		r.digestErr = errors.New("the method carries no requestState")
+	}
+	return r.digestErr
+}
+
+// Seal returns a token for state, bound to this round's request and principal, that
+// expires after the policy's time to live.
+//
+// Errors: the state or the target is not valid UTF-8 (lone surrogates as package
+// binding explains excepted); the arguments are not JSON; the method carries no
+// requestState; the token would be longer than Options.MaxTokenChars ([TooLarge]);
+// [PrincipalError]; [CodecError]. None is [codec.ErrInvalid]. The client gets
+// [InternalCode] and [InternalMessage].
+func (r *Round) Seal(state string) (token string, err error) {
+	buf := take()
+	defer give(buf)
+	if buf.bytes, err = r.AppendSeal(buf.bytes, state); err != nil {
+		return "", err
+	}
+	return string(buf.bytes), nil
+}
+
+// AppendSeal is [Round.Seal] that appends the token to dst. On an error it returns
+// dst as it was given.
+func (r *Round) AppendSeal(dst []byte, state string) ([]byte, error) {
+	switch {
+	case r.principal.err != nil:
+		return dst, &failure{PrincipalError, r.principal.err}
+	case len(state) > r.policy.maxChars:
+		return dst, tooLarge(r.policy.maxChars)
+	}
+	if err := r.digestRequest(); err != nil {
+		return dst, fmt.Errorf("binding: the request cannot be bound: %w", err)
+	}
+	var salt [saltSize]byte
+	if r.principal.bound {
+		_, _ = rand.Read(salt[:]) // never fails: it ends the process instead
+	}
+	now, ttl := r.policy.now(), r.policy.lifetime()
+
+	buf := take()
+	defer give(buf)
+	buf.reserve(r.claimsSize(state))
+	var ok bool
+	if buf.bytes, ok = r.appendClaims(buf.bytes, state, now, ttl, salt); !ok {
+		return dst, errors.New("binding: the state or the target is not valid UTF-8; encode binary state as text, in base64 say")
+	}
+	out, err := r.policy.seal(dst, buf.bytes, now.Add(ttl))
+	switch {
+	case err != nil:
+		return dst, &failure{CodecError, err}
+	case len(out)-len(dst) > r.policy.maxChars:
+		return dst, tooLarge(r.policy.maxChars)
+	}
+	return out, nil
+}
+
+func tooLarge(limit int) error {
+	return &failure{TooLarge, fmt.Errorf("the token would be longer than the %d characters of MaxTokenChars; keep less in the state", limit)}
+}

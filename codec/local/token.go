@@ -1,0 +1,93 @@
+package local
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/echoseal/echoseal/codec"
+)
+
+// Strict refuses stray trailing bits. It still skips CR and LF, which canonical
+// therefore looks for.
+var encoding = base64.RawURLEncoding.Strict()
+
+// buffers hold sealed bodies on their way to and from base64; they are not secret.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxPooled keeps one huge token from pinning its buffer for good.
+const maxPooled = 1 << 18
+
+// AppendSeal appends a token for payload to dst; expires does not matter, as in
+// [Ring.SealUntil].
+func (r *Ring) AppendSeal(dst, payload []byte, _ time.Time) ([]byte, error) {
+	if r.seals.Add(1) > maxSeals {
+		r.seals.Store(maxSeals) // stay exhausted, do not wrap around
+		return dst, fmt.Errorf("local: key %s has made 2^32 seals, the most that random nonces allow; put a new secret first", r.first.text)
+	}
+	buf := take(overhead + len(payload))
+	defer give(buf)
+	body := append((*buf)[:0], r.first.kid[:]...)
+	body = r.first.aead.Seal(body, nil, payload, r.first.aad)
+	return encoding.AppendEncode(append(dst, prefix...), body), nil
+}
+
+// AppendUnseal appends the payload of token to dst. Errors are those of
+// [Ring.Unseal].
+func (r *Ring) AppendUnseal(dst []byte, token string) ([]byte, error) {
+	text, ok := strings.CutPrefix(token, prefix)
+	// One character beyond a multiple of four is no whole byte; the decoder would
+	// say so only where no CR or LF makes up for it.
+	if !ok || len(text)%4 == 1 || strings.IndexByte(text, '\n') >= 0 || strings.IndexByte(text, '\r') >= 0 {
+		return dst, &codec.InvalidError{Reason: codec.Malformed}
+	}
+	buf := take(encoding.DecodedLen(len(text)))
+	defer give(buf)
+	n, err := encoding.Decode((*buf)[:cap(*buf)], []byte(text))
+	if err != nil || n < overhead {
+		return dst, &codec.InvalidError{Reason: codec.Malformed}
+	}
+	body := (*buf)[:n]
+	k := r.keys[[kidSize]byte(body)]
+	if k == nil {
+		return dst, &codec.InvalidError{Reason: codec.UnknownKey, KID: hex.EncodeToString(body[:kidSize])}
+	}
+	out, err := k.aead.Open(dst, nil, body[kidSize:], k.aad)
+	if err != nil {
+		return dst, &codec.InvalidError{Reason: codec.BadSeal, KID: k.text}
+	}
+	return out, nil
+}
+
+// KID returns the key id that token names, or "" if token is not of format v1 as
+// far as its key id goes.
+func (r *Ring) KID(token string) string {
+	text, ok := strings.CutPrefix(token, prefix)
+	if !ok || len(text) < encoding.EncodedLen(overhead) {
+		return ""
+	}
+	// 8 characters are whole bytes, so that the trailing bits of a shorter cut
+	// cannot matter.
+	var head [6]byte
+	if n, err := encoding.Decode(head[:], []byte(text[:8])); err != nil || n != len(head) {
+		return ""
+	}
+	return hex.EncodeToString(head[:kidSize])
+}
+
+func take(size int) *[]byte {
+	buf := buffers.Get().(*[]byte)
+	if cap(*buf) < size {
+		*buf = make([]byte, 0, size)
+	}
+	return buf
+}
+
+func give(buf *[]byte) {
+	if cap(*buf) <= maxPooled {
+		buffers.Put(buf)
+	}
+}

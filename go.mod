@@ -1,0 +1,3 @@
+module github.com/echoseal/echoseal
+
+go 1.26.0

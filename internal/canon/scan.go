@@ -1,0 +1,221 @@
+package canon
+
+import "fmt"
+
+const (
+	// MaxDepth is how deep arrays and objects may be nested.
+	MaxDepth = 512
+	// MaxBytes is how long a document may be.
+	MaxBytes = 16 << 20
+)
+
+// A problem says what is wrong with a document; "" means nothing.
+type problem string
+
+const (
+	noValue   problem = "a value is missing or is none of JSON's"
+	noEnd     problem = "the document ends too early"
+	noComma   problem = "a comma or a closing bracket is missing"
+	noKey     problem = "a member's name is missing"
+	noColon   problem = "a colon is missing"
+	badString problem = "a string holds a bad escape, a control character or invalid UTF-8"
+	trailing  problem = "more text follows the value"
+	tooDeep   problem = "it is nested deeper than 512"
+	tooLong   problem = "it is longer than 16 MiB"
+)
+
+func (p problem) at(offset int) error {
+	if p == "" {
+		return nil
+	}
+	return fmt.Errorf("not usable JSON at byte %d: %s", offset, string(p))
+}
+
+// A scanner walks over a document. Its methods start at src[i], leave i behind what
+// they took, and stop where the problem is.
+type scanner struct {
+	src   []byte
+	i     int
+	depth int
+}
+
+func (s *scanner) space() {
+	for s.i < len(s.src) {
+		switch s.src[s.i] {
+		case ' ', '\t', '\n', '\r':
+			s.i++
+		default:
+			return
+		}
+	}
+}
+
+// peek returns the next byte, or 0 at the end.
+func (s *scanner) peek() byte {
+	if s.i < len(s.src) {
+		return s.src[s.i]
+	}
+	return 0
+}
+
+// string takes a string with its quotes.
+func (s *scanner) string() problem {
+	s.i++
+	for {
+		s.i += plain(s.src[s.i:])
+		if s.i == len(s.src) {
+			return noEnd
+		}
+		switch c := s.src[s.i]; {
+		case c == '"':
+			s.i++
+			return ""
+		case c == '\\':
+			_, size := unescape(s.src[s.i:])
+			if size == 0 {
+				return badString
+			}
+			s.i += size
+		default:
+			_, size := decodeRaw(s.src[s.i:])
+			if size == 0 {
+				return badString
+			}
+			s.i += size
+		}
+	}
+}
+
+// number takes a number.
+func (s *scanner) number() problem {
+	end := numberEnd(s.src, s.i)
+	if end == s.i {
+		return noValue
+	}
+	s.i = end
+	return ""
+}
+
+// literal takes true, false or null.
+func (s *scanner) literal() problem {
+	for _, word := range [...]string{"true", "false", "null"} {
+		if end := s.i + len(word); end <= len(s.src) && string(s.src[s.i:end]) == word {
+			s.i = end
+			return ""
+		}
+	}
+	return noValue
+}
+
+// enter takes the bracket that opens an array or an object, and reports whether
+// it is empty and was taken whole.
+func (s *scanner) enter(closing byte) (empty bool, p problem) {
+	if s.depth++; s.depth > MaxDepth {
+		return false, tooDeep
+	}
+	s.i++
+	if s.space(); s.peek() == closing {
+		s.i++
+		s.depth--
+		return true, ""
+	}
+	return false, ""
+}
+
+// next takes the comma before the next element, or the closing bracket.
+func (s *scanner) next(closing byte) (more bool, p problem) {
+	s.space()
+	switch s.peek() {
+	case ',':
+		s.i++
+		s.space()
+		return true, ""
+	case closing:
+		s.i++
+		s.depth--
+		return false, ""
+	}
+	if s.i == len(s.src) {
+		return false, noEnd
+	}
+	return false, noComma
+}
+
+// colon takes the colon behind a member's name, and space on both sides.
+func (s *scanner) colon() problem {
+	if s.space(); s.peek() != ':' {
+		return noColon
+	}
+	s.i++
+	s.space()
+	return ""
+}
+
+// value takes a whole value.
+func (s *scanner) value() problem {
+	switch s.peek() {
+	case '"':
+		return s.string()
+	case '{':
+		return s.object(nil)
+	case '[':
+		empty, p := s.enter(']')
+		for more := !empty && p == ""; more; {
+			if p = s.value(); p != "" {
+				return p
+			}
+			more, p = s.next(']')
+		}
+		return p
+	case 't', 'f', 'n':
+		return s.literal()
+	}
+	return s.number()
+}
+
+// object takes an object and shows each member, as it stands, to visit.
+func (s *scanner) object(visit func(name, value []byte)) problem {
+	empty, p := s.enter('}')
+	for more := !empty && p == ""; more; {
+		start := s.i
+		if s.peek() != '"' {
+			return noKey
+		}
+		if p = s.string(); p != "" {
+			return p
+		}
+		end := s.i
+		if p = s.colon(); p != "" {
+			return p
+		}
+		from := s.i
+		if p = s.value(); p != "" {
+			return p
+		}
+		if visit != nil {
+			visit(s.src[start:end], s.src[from:s.i])
+		}
+		more, p = s.next('}')
+	}
+	return p
+}
+
+// Members shows each member of the JSON object doc to visit, in their order: its name
+// and its value as they stand in doc, the name with its quotes and escapes. It
+// reports an error where doc is not usable JSON or no object.
+func Members(doc []byte, visit func(name, value []byte)) error {
+	s := scanner{src: doc}
+	if len(doc) > MaxBytes {
+		return tooLong.at(MaxBytes)
+	}
+	if s.space(); s.peek() != '{' {
+		return problem("no object").at(s.i)
+	}
+	if p := s.object(visit); p != "" {
+		return p.at(s.i)
+	}
+	if s.space(); s.i != len(doc) {
+		return trailing.at(s.i)
+	}
+	return nil
+}

@@ -1,0 +1,3 @@
+// Package gosdk seals requestState in servers built with
+// github.com/modelcontextprotocol/go-sdk.
+package gosdk
