@@ -99,13 +99,15 @@ func (p *Policy) lifetime() time.Duration {
 	return p.ttl
 }
 
-// seal appends the token for payload to dst, by the best way that the codec has.
-func (p *Policy) seal(dst, payload []byte, expires time.Time) ([]byte, error) {
+// seal appends the token for payload to dst, by the best way that the codec has. A
+// codec that panics has failed, no more: the request is refused and the server goes
+// on.
+func (p *Policy) seal(dst, payload []byte, expires time.Time) (out []byte, err error) {
+	defer recoverCodec(&err)
 	if p.appender != nil {
 		return p.appender.AppendSeal(dst, payload, expires)
 	}
 	var token string
-	var err error
 	if p.expirer != nil {
 		token, err = p.expirer.SealUntil(payload, expires)
 	} else {
@@ -115,17 +117,22 @@ func (p *Policy) seal(dst, payload []byte, expires time.Time) ([]byte, error) {
 }
 
 // unseal appends the payload of token to dst.
-func (p *Policy) unseal(dst []byte, token string) ([]byte, error) {
+func (p *Policy) unseal(dst []byte, token string) (out []byte, err error) {
+	defer recoverCodec(&err)
 	if p.appender != nil {
 		return p.appender.AppendUnseal(dst, token)
 	}
 	payload, err := p.codec.Unseal(token)
-	if err != nil {
-		return dst, err
-	}
-	dst = append(dst, payload...)
+	out = append(dst, payload...)
 	clear(payload)
-	return dst, nil
+	return out, err
+}
+
+func recoverCodec(err *error) {
+	if v := recover(); v != nil {
+		// The value may hold what the codec was working on.
+		*err = fmt.Errorf("the codec panicked with a %T", v)
+	}
 }
 
 // kid returns the key id that token names, "" if it or the codec names none.

@@ -66,9 +66,12 @@ func (r *Round) AppendUnseal(dst []byte, token string) ([]byte, error) {
 
 // unseal returns the state as a JSON string that lies in buf.
 func (r *Round) unseal(buf *scratch, token string) ([]byte, error) {
-	c, err := r.open(buf, token)
-	if err != nil {
+	if err := r.decrypt(buf, token); err != nil {
 		return nil, err
+	}
+	c, ok := parseClaims(buf.bytes)
+	if !ok {
+		return nil, &codec.InvalidError{Reason: codec.Malformed, KID: r.policy.kid(token)}
 	}
 	now := seconds(r.policy.now())
 	for _, check := range checks {
@@ -81,24 +84,21 @@ func (r *Round) unseal(buf *scratch, token string) ([]byte, error) {
 	return c.s, nil
 }
 
-// open decrypts token into buf and finds its claims.
-func (r *Round) open(buf *scratch, token string) (claims, error) {
+// decrypt puts the payload of token into buf.
+func (r *Round) decrypt(buf *scratch, token string) error {
 	if len(token) > r.policy.maxChars {
-		return claims{}, &codec.InvalidError{Reason: TooLarge}
+		return &codec.InvalidError{Reason: TooLarge}
 	}
 	buf.reserve(len(token))
-	var err error
-	if buf.bytes, err = r.policy.unseal(buf.bytes, token); err != nil {
-		if errors.Is(err, codec.ErrInvalid) {
-			return claims{}, err
-		}
-		return claims{}, &failure{CodecError, err}
+	payload, err := r.policy.unseal(buf.bytes, token)
+	switch {
+	case err == nil:
+		buf.bytes = payload
+		return nil
+	case errors.Is(err, codec.ErrInvalid):
+		return err
 	}
-	c, ok := parseClaims(buf.bytes)
-	if !ok {
-		return claims{}, &codec.InvalidError{Reason: codec.Malformed, KID: r.policy.kid(token)}
-	}
-	return c, nil
+	return &failure{CodecError, err}
 }
 
 // checks are the checks of the claims, in order. Each returns why it fails, or "".
@@ -107,6 +107,9 @@ func (r *Round) open(buf *scratch, token string) (claims, error) {
 var checks = [...]func(r *Round, c *claims, now float64) codec.Reason{
 	checkFuture, checkExpired, checkRequest, checkAudience, checkPrincipalDrift, checkPrincipal,
 }
+
+// checkNames are the names of the checks, for people.
+var checkNames = [len(checks)]string{"future", "expired", "request", "audience", "principal_drift", "principal"}
 
 func checkFuture(_ *Round, c *claims, now float64) codec.Reason {
 	if iat, ok := number(c.iat); ok && iat <= now+futureSkew {
