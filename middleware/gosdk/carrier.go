@@ -12,7 +12,8 @@ import (
 // A carrier is one of the methods whose requests and results carry a state. It never
 // changes what it is given.
 type carrier interface {
-	// open returns what the boundary needs of a request.
+	// open returns what the boundary needs of a request, as it is now: handlers may
+	// change the arguments of a prompt, a map, in place.
 	open(mcp.Request) (opened, error)
 
 	// seal returns a result with its state replaced by the token that the function
@@ -27,36 +28,32 @@ type opened struct {
 	with  func(state string) mcp.Request // the same request with another state, on a copy
 }
 
-// carrierOf returns the carrier for a method, nil if the method carries no state.
-func carrierOf(method string) carrier {
-	switch method {
-	case binding.MethodCallTool:
-		return newShape(
+// carriers returns the carriers by their methods.
+func carriers() map[string]carrier {
+	return map[string]carrier{
+		binding.MethodCallTool: newShape(
 			func(p *mcp.CallToolParamsRaw) binding.Request {
-				return binding.Request{Method: method, Target: p.Name, Arguments: p.Arguments}
+				return binding.Request{Method: binding.MethodCallTool, Target: p.Name, Arguments: p.Arguments}
 			},
 			func(p *mcp.CallToolParamsRaw) *string { return &p.RequestState },
 			func(r *mcp.CallToolResult) *string { return &r.RequestState },
-			nil)
-	case binding.MethodGetPrompt:
-		return newShape(
+			nil),
+		binding.MethodGetPrompt: newShape(
 			func(p *mcp.GetPromptParams) binding.Request {
-				return binding.Request{Method: method, Target: p.Name, Arguments: encode(p.Arguments)}
+				return binding.Request{Method: binding.MethodGetPrompt, Target: p.Name, Arguments: encode(p.Arguments)}
 			},
 			func(p *mcp.GetPromptParams) *string { return &p.RequestState },
 			func(r *mcp.GetPromptResult) *string { return &r.RequestState },
-			nil)
-	case binding.MethodReadResource:
-		return newShape(
+			nil),
+		binding.MethodReadResource: newShape(
 			func(p *mcp.ReadResourceParams) binding.Request {
-				return binding.Request{Method: method, Target: p.URI}
+				return binding.Request{Method: binding.MethodReadResource, Target: p.URI}
 			},
 			func(p *mcp.ReadResourceParams) *string { return &p.RequestState },
 			func(r *mcp.ReadResourceResult) *string { return &r.RequestState },
 			// A shared cache would hand one user's token to all the others.
-			func(r *mcp.ReadResourceResult) { r.CacheScope = "private" })
+			func(r *mcp.ReadResourceResult) { r.CacheScope = "private" }),
 	}
-	return nil
 }
 
 // A shape is a carrier by the types of its params P and its results R.

@@ -37,9 +37,9 @@
 // "requestState refused", with the attributes reason, method, kid and token_id of
 // [binding.Refusal.Attrs]; hint, where the reason alone may mislead; and error for
 // the reasons codec_error and principal_error. A request that failed for a fault of
-// the server gives one at level Error, with method and error. No record holds a token,
-// a state or a principal, but the text of an error of your codec or of your principal
-// function is logged as it is, so it must name nobody.
+// the server gives one at level Error, "requestState internal error", with method and
+// error. No record holds a token, a state or a principal; but the text of an error of
+// your own codec or principal function is logged as it is, so it must name nobody.
 //
 // # What the SDK decides
 //

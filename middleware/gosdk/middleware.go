@@ -68,9 +68,10 @@ type boundary struct {
 }
 
 func (b *boundary) wrap(next mcp.MethodHandler) mcp.MethodHandler {
+	carriers := carriers()
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		c := carrierOf(method)
-		if c == nil {
+		c, ok := carriers[method]
+		if !ok {
 			return next(ctx, method, req)
 		}
 		in, err := c.open(req)

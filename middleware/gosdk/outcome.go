@@ -32,7 +32,7 @@ func (b *boundary) refused(ctx context.Context, r binding.Refusal, err error) er
 // failed reports a fault of this server and returns what the client gets for it, as
 // refused does.
 func (b *boundary) failed(ctx context.Context, method string, err error) error {
-	b.logger().LogAttrs(ctx, slog.LevelError, "requestState not sealed",
+	b.logger().LogAttrs(ctx, slog.LevelError, "requestState internal error",
 		slog.String("method", method), slog.Any("error", err))
 	return &jsonrpc.Error{Code: binding.InternalCode, Message: binding.InternalMessage}
 }
