@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	prefix   = "v1."
-	kidSize  = 4
-	nonce    = 12
-	tagSize  = 16
-	overhead = kidSize + nonce + tagSize // the smallest body: a token with an empty payload
+	prefix    = "v1."
+	kidSize   = 4
+	nonceSize = 12
+	tagSize   = 16
+	overhead  = kidSize + nonceSize + tagSize // the smallest body: a token with an empty payload
 
 	minSecret = 32
 	keyInfo   = "mcp/request-state/v1/aes-256-gcm"
