@@ -1,0 +1,48 @@
+# `make` alone tells what there is. Everything that a target needs is set up in .cache
+# by scripts/setup, in pinned versions.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.SILENT:
+.DEFAULT_GOAL := help
+export ECHOSEAL_PEERS := $(CURDIR)/.cache
+
+FUZZTIME ?= 5s
+
+.PHONY: help
+help: ## Show this
+	sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
+
+.PHONY: test
+test: ## Check everything, as the build server does: format, lint, tidiness, fuzz smoke, all tests against the real peers
+	scripts/setup
+	scripts/check
+	echo "== fuzz targets, $(FUZZTIME) each"
+	scripts/fuzz $(FUZZTIME)
+	echo "== the root module in FIPS 140-3 mode"
+	GODEBUG=fips140=only go test -json -shuffle=on ./... | go run ./integration/testreport
+	echo "== all tests, with the race detector and the peers"
+	go test -json -race -shuffle=on work | go run ./integration/testreport
+
+.PHONY: lint
+lint: ## Check format, vet, lint and tidiness only
+	scripts/setup
+	scripts/check
+
+.PHONY: tidy
+tidy: ## Format the code and tidy every module
+	gofmt -w $$(git ls-files '*.go')
+	scripts/tidy
+
+.PHONY: fuzz
+fuzz: ## Fuzz each target; FUZZTIME=5m for longer than the smoke of make test
+	scripts/fuzz $(FUZZTIME)
+
+.PHONY: bench
+bench: ## Run the benchmarks
+	go test -run '^$$' -bench . -benchmem work | grep -v 'no test files'
+
+.PHONY: quickstart
+quickstart: ## Run the quickstart
+	go run ./examples/quickstart
