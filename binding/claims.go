@@ -57,47 +57,52 @@ func (r *Round) claimsSize(state string) int {
 // JSON object, or a claim is missing that every version has. Of two members with
 // one name the last counts, as in Python.
 func parseClaims(payload []byte) (c claims, ok bool) {
-	err := canon.Members(payload, func(name, value []byte) {
+	members := canon.Members{Doc: payload}
+	for members.Next() {
+		name, value := members.Name, members.Value
 		if bytes.IndexByte(name, '\\') >= 0 {
 			name = append(canon.AppendText([]byte{'"'}, name), '"')
 		}
-		if bytes.Equal(value, []byte("null")) && !isRequired(name) {
-			value = nil // as good as absent
+		if member := c.member(name); member != nil {
+			*member = value
 		}
-		switch string(name) {
-		case `"v"`:
-			c.v = value
-		case `"iat"`:
-			c.iat = value
-		case `"exp"`:
-			c.exp = value
-		case `"m"`:
-			c.m = value
-		case `"t"`:
-			c.t = value
-		case `"a"`:
-			c.a = value
-		case `"s"`:
-			c.s = value
-		case `"aud"`:
-			c.aud = value
-		case `"p"`:
-			c.p = value
+	}
+	// A null is as good as absent; where a claim is required, its type says no.
+	for _, optional := range []*[]byte{&c.m, &c.t, &c.a, &c.aud, &c.p} {
+		if string(*optional) == "null" {
+			*optional = nil
 		}
-	})
-	if err != nil || c.v == nil || c.iat == nil || c.exp == nil || c.s == nil {
+	}
+	if members.Err() != nil || c.v == nil || c.iat == nil || c.exp == nil || c.s == nil {
 		return claims{}, false
 	}
 	version, ok := number(c.v)
 	return c, ok && version == claimsVersion && isString(c.s)
 }
 
-func isRequired(name []byte) bool {
+// member returns where the claim of a name belongs, or nil if it is unknown.
+func (c *claims) member(name []byte) *[]byte {
 	switch string(name) {
-	case `"v"`, `"iat"`, `"exp"`, `"s"`:
-		return true
+	case `"v"`:
+		return &c.v
+	case `"iat"`:
+		return &c.iat
+	case `"exp"`:
+		return &c.exp
+	case `"m"`:
+		return &c.m
+	case `"t"`:
+		return &c.t
+	case `"a"`:
+		return &c.a
+	case `"s"`:
+		return &c.s
+	case `"aud"`:
+		return &c.aud
+	case `"p"`:
+		return &c.p
 	}
-	return false
+	return nil
 }
 
 func isString(value []byte) bool { return len(value) > 0 && value[0] == '"' }

@@ -93,9 +93,8 @@ func (r *Round) Explain(token string) Explanation {
 	e.Claims = c.decode()
 	e.State = text(c.s)
 	now := r.policy.now()
-	for i, check := range checks {
-		name := checkNames[i]
-		reason := check(r, &c, seconds(now))
+	for _, name := range checkNames {
+		reason := r.check(name, &c, seconds(now))
 		switch {
 		case name == "request" && r.request.Method == "":
 			e.skip("there is no request to compare with", name)

@@ -74,8 +74,8 @@ func (r *Round) unseal(buf *scratch, token string) ([]byte, error) {
 		return nil, &codec.InvalidError{Reason: codec.Malformed, KID: r.policy.kid(token)}
 	}
 	now := seconds(r.policy.now())
-	for _, check := range checks {
-		if reason := check(r, &c, now); reason == PrincipalError {
+	for _, name := range checkNames {
+		if reason := r.check(name, &c, now); reason == PrincipalError {
 			return nil, &failure{reason, r.principal.err}
 		} else if reason != "" {
 			return nil, &codec.InvalidError{Reason: reason, KID: r.policy.kid(token)}
@@ -101,59 +101,47 @@ func (r *Round) decrypt(buf *scratch, token string) error {
 	return &failure{CodecError, err}
 }
 
-// checks are the checks of the claims, in order. Each returns why it fails, or "".
-// They ask for what must hold, never for what must not, so that a claim of a wrong
-// type or a NaN fails.
-var checks = [...]func(r *Round, c *claims, now float64) codec.Reason{
-	checkFuture, checkExpired, checkRequest, checkAudience, checkPrincipalDrift, checkPrincipal,
-}
+// checkNames are the checks of the claims, in order.
+var checkNames = [...]string{"future", "expired", "request", "audience", "principal_drift", "principal"}
 
-// checkNames are the names of the checks, for people.
-var checkNames = [len(checks)]string{"future", "expired", "request", "audience", "principal_drift", "principal"}
-
-func checkFuture(_ *Round, c *claims, now float64) codec.Reason {
-	if iat, ok := number(c.iat); ok && iat <= now+futureSkew {
-		return ""
+// check makes one of the checks and returns why it fails, or "". Each asks for what
+// must hold, never for what must not, so that a claim of a wrong type or a NaN fails.
+func (r *Round) check(name string, c *claims, now float64) codec.Reason {
+	switch name {
+	case "future":
+		if iat, ok := number(c.iat); ok && iat <= now+futureSkew {
+			return ""
+		}
+		return Future
+	case "expired":
+		if exp, ok := number(c.exp); ok && now < exp {
+			return ""
+		}
+		return Expired
+	case "request":
+		if isText(c.m, r.request.Method) && isText(c.t, r.request.Target) && r.digestRequest() == nil && isText(c.a, string(r.digest[:])) {
+			return ""
+		}
+		return WrongRequest
+	case "audience":
+		if r.policy.audience == "" && c.aud == nil || r.policy.audience != "" && isText(c.aud, r.policy.audience) {
+			return ""
+		}
+		return WrongAudience
+	case "principal_drift":
+		if r.principal.err != nil {
+			return PrincipalError
+		}
+		if r.principal.bound == (c.p != nil) {
+			return ""
+		}
+		return PrincipalDrift
+	default:
+		if !r.principal.bound || isString(c.p) && r.principal.matches(c.p[1:len(c.p)-1]) {
+			return ""
+		}
+		return WrongPrincipal
 	}
-	return Future
-}
-
-func checkExpired(_ *Round, c *claims, now float64) codec.Reason {
-	if exp, ok := number(c.exp); ok && now < exp {
-		return ""
-	}
-	return Expired
-}
-
-func checkRequest(r *Round, c *claims, _ float64) codec.Reason {
-	if isText(c.m, r.request.Method) && isText(c.t, r.request.Target) && r.digestRequest() == nil && isText(c.a, string(r.digest[:])) {
-		return ""
-	}
-	return WrongRequest
-}
-
-func checkAudience(r *Round, c *claims, _ float64) codec.Reason {
-	if r.policy.audience == "" && c.aud == nil || r.policy.audience != "" && isText(c.aud, r.policy.audience) {
-		return ""
-	}
-	return WrongAudience
-}
-
-func checkPrincipalDrift(r *Round, c *claims, _ float64) codec.Reason {
-	switch {
-	case r.principal.err != nil:
-		return PrincipalError
-	case r.principal.bound == (c.p != nil):
-		return ""
-	}
-	return PrincipalDrift
-}
-
-func checkPrincipal(r *Round, c *claims, _ float64) codec.Reason {
-	if !r.principal.bound || isString(c.p) && r.principal.matches(c.p[1:len(c.p)-1]) {
-		return ""
-	}
-	return WrongPrincipal
 }
 
 // digestRequest computes the digest of the request if that has not been done.

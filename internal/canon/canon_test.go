@@ -63,7 +63,7 @@ func TestDepthAndSizeAreBounded(t *testing.T) {
 		if _, err := Append(nil, nest(c.open, "1", c.closing, MaxDepth+1)); err == nil {
 			t.Errorf("%d times %s was accepted", MaxDepth+1, c.open)
 		}
-		if err := Members([]byte(`{"x":`+string(nest(c.open, "1", c.closing, MaxDepth))+"}"), func(_, _ []byte) {}); err == nil {
+		if _, err := members([]byte(`{"x":` + string(nest(c.open, "1", c.closing, MaxDepth)) + "}")); err == nil {
 			t.Errorf("a member of depth %d was accepted", MaxDepth)
 		}
 	}
@@ -209,16 +209,21 @@ func TestPlainAtEveryOffset(t *testing.T) {
 	}
 }
 
+func members(doc []byte) (all []string, err error) {
+	m := Members{Doc: doc}
+	for m.Next() {
+		all = append(all, fmt.Sprintf("%s=%s", m.Name, m.Value))
+	}
+	return all, m.Err()
+}
+
 func TestMembers(t *testing.T) {
-	var got []string
-	err := Members([]byte(" { \"a\" : 1 , \"\\u0061\":[ 2, {\"x\":null}],\"b\":\"\\n\"} \n"), func(name, value []byte) {
-		got = append(got, fmt.Sprintf("%s=%s", name, value))
-	})
+	got, err := members([]byte(" { \"a\" : 1 , \"\\u0061\":[ 2, {\"x\":null}],\"b\":\"\\n\"} \n"))
 	if want := `"a"=1;"\u0061"=[ 2, {"x":null}];"b"="\n"`; err != nil || strings.Join(got, ";") != want {
 		t.Errorf("%s, %v; want %s", strings.Join(got, ";"), err, want)
 	}
 	for _, doc := range []string{"", " ", "[]", "1", "null", `"a"`, "{", `{"a":1}x`, `{"a":1,}`, `{"a":nul}`, `{"a":"` + "\xff" + `"}`, `{"a":1 1}`} {
-		if err := Members([]byte(doc), func(_, _ []byte) {}); err == nil {
+		if _, err := members([]byte(doc)); err == nil {
 			t.Errorf("%q was accepted", doc)
 		}
 	}
@@ -266,18 +271,21 @@ func FuzzAppend(f *testing.F) {
 func FuzzMembers(f *testing.F) {
 	f.Add([]byte(`{"v":1,"s":"\ud800","x":[{}]}`))
 	f.Fuzz(func(t *testing.T, doc []byte) {
-		err := Members(doc, func(name, value []byte) {
-			if len(name) < 2 || name[0] != '"' {
-				t.Fatalf("name %q", name)
+		m := Members{Doc: doc}
+		for m.Next() {
+			AppendText(nil, m.Name)
+			if m.Value[0] == '"' && !IsText(string(AppendText(nil, m.Value))) {
+				t.Fatalf("%q is no text", m.Value)
 			}
-			AppendText(nil, name)
-			if value[0] == '"' {
-				if !IsText(string(AppendText(nil, value))) {
-					t.Fatalf("%q is no text", value)
-				}
-			}
-		})
-		if err != nil {
+		}
+		if m.Next() {
+			t.Fatal("it goes on after its end")
+		}
+		_, err := Append(nil, doc)
+		if m.Err() == nil && err != nil && !strings.Contains(err.Error(), "4300") {
+			t.Fatalf("%q is an object in one way only: %v", doc, err)
+		}
+		if m.Err() != nil {
 			return
 		}
 		if out, err := Append(nil, doc); err == nil && out[0] != '{' {

@@ -20,6 +20,7 @@ const (
 	noColon   problem = "a colon is missing"
 	badString problem = "a string holds a bad escape, a control character or invalid UTF-8"
 	trailing  problem = "more text follows the value"
+	noObject  problem = "it is no object"
 	tooDeep   problem = "it is nested deeper than 512"
 	tooLong   problem = "it is longer than 16 MiB"
 )
@@ -157,7 +158,7 @@ func (s *scanner) value() problem {
 	case '"':
 		return s.string()
 	case '{':
-		return s.object(nil)
+		return s.object()
 	case '[':
 		empty, p := s.enter(']')
 		for more := !empty && p == ""; more; {
@@ -173,49 +174,102 @@ func (s *scanner) value() problem {
 	return s.number()
 }
 
-// object takes an object and shows each member, as it stands, to visit.
-func (s *scanner) object(visit func(name, value []byte)) problem {
+// object takes an object.
+func (s *scanner) object() problem {
 	empty, p := s.enter('}')
 	for more := !empty && p == ""; more; {
-		start := s.i
-		if s.peek() != '"' {
-			return noKey
-		}
-		if p = s.string(); p != "" {
+		if _, p = s.name(); p != "" {
 			return p
 		}
-		end := s.i
-		if p = s.colon(); p != "" {
-			return p
-		}
-		from := s.i
 		if p = s.value(); p != "" {
 			return p
-		}
-		if visit != nil {
-			visit(s.src[start:end], s.src[from:s.i])
 		}
 		more, p = s.next('}')
 	}
 	return p
 }
 
-// Members shows each member of the JSON object doc to visit, in their order: its name
-// and its value as they stand in doc, the name with its quotes and escapes. It
-// reports an error where doc is not usable JSON or no object.
-func Members(doc []byte, visit func(name, value []byte)) error {
-	s := scanner{src: doc}
-	if len(doc) > MaxBytes {
-		return tooLong.at(MaxBytes)
+// name takes the name of a member, and what stands between it and the value.
+func (s *scanner) name() (name []byte, p problem) {
+	start := s.i
+	if s.peek() != '"' {
+		return nil, noKey
 	}
-	if s.space(); s.peek() != '{' {
-		return problem("no object").at(s.i)
+	if p = s.string(); p != "" {
+		return nil, p
 	}
-	if p := s.object(visit); p != "" {
-		return p.at(s.i)
-	}
-	if s.space(); s.i != len(doc) {
-		return trailing.at(s.i)
-	}
-	return nil
+	name = s.src[start:s.i]
+	return name, s.colon()
 }
+
+// Members walks over the members of a JSON object in their order:
+//
+//	m := canon.Members{Doc: doc}
+//	for m.Next() {
+//		// m.Name, m.Value
+//	}
+//	if m.Err() != nil {
+//		// Doc is not usable JSON, or no object
+//	}
+type Members struct {
+	Doc   []byte
+	Name  []byte // as it stands in Doc, with its quotes and escapes
+	Value []byte // as it stands in Doc
+
+	s      scanner
+	inside bool // in the object, before a member
+	done   bool
+	p      problem
+}
+
+// Next goes to the next member. It returns false behind the last one and where the
+// document is not usable.
+func (m *Members) Next() bool {
+	if m.done {
+		return false
+	}
+	more, p := m.advance()
+	if !more || p != "" {
+		m.Name, m.Value, m.p, m.done = nil, nil, p, true
+	}
+	return !m.done
+}
+
+func (m *Members) advance() (more bool, p problem) {
+	if !m.inside {
+		more, p = m.begin()
+	} else {
+		more, p = m.s.next('}')
+	}
+	if p != "" {
+		return false, p
+	}
+	if !more {
+		if m.s.space(); m.s.i != len(m.Doc) {
+			return false, trailing
+		}
+		return false, ""
+	}
+	if m.Name, p = m.s.name(); p != "" {
+		return false, p
+	}
+	start := m.s.i
+	p = m.s.value()
+	m.Value = m.Doc[start:m.s.i]
+	return true, p
+}
+
+func (m *Members) begin() (more bool, p problem) {
+	if len(m.Doc) > MaxBytes {
+		return false, tooLong
+	}
+	m.s, m.inside = scanner{src: m.Doc}, true
+	if m.s.space(); m.s.peek() != '{' {
+		return false, noObject
+	}
+	empty, p := m.s.enter('}')
+	return !empty, p
+}
+
+// Err returns why the walk ended early, or nil.
+func (m *Members) Err() error { return m.p.at(m.s.i) }

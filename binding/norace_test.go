@@ -1,0 +1,5 @@
+//go:build !race
+
+package binding
+
+const raceEnabled = false
