@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -48,7 +49,9 @@ func TestConformance(t *testing.T) {
 			var refused atomic.Int32
 			url := serve(t, middleware(t, func(r binding.Refusal) {
 				refused.Add(1)
-				if r.Reason != codec.Malformed {
+				// The suite appends to the token; whether it still is one of the
+				// format depends on its length, which varies with the time.
+				if r.Reason != codec.Malformed && r.Reason != codec.BadSeal {
 					t.Errorf("a state was refused for the reason %q", r.Reason)
 				}
 			}))
@@ -100,6 +103,7 @@ func middleware(t *testing.T, refused func(binding.Refusal)) mcp.Middleware {
 		t.Fatal(err)
 	}
 	return gosdk.Middleware(policy, &gosdk.Options{
+		Logger:   slog.New(slog.NewTextHandler(t.Output(), nil)),
 		OnRefuse: func(_ context.Context, r binding.Refusal) { refused(r) },
 	})
 }

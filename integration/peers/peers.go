@@ -71,14 +71,19 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Log {
 
 // A Log keeps what a peer writes. It is safe for concurrent use.
 type Log struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu   sync.Mutex
+	buf  bytes.Buffer
+	more chan struct{} // closed at the next write; nil if nobody waits
 }
 
 // Write appends to the log.
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.more != nil {
+		close(l.more)
+		l.more = nil
+	}
 	return l.buf.Write(p)
 }
 
@@ -87,4 +92,33 @@ func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
+}
+
+// Len returns how long the log is, for [Log.Await].
+func (l *Log) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Len()
+}
+
+// Await waits for a text behind an offset of the log, and reports whether it came
+// before ctx ended: a peer may answer before its log has come through the pipe.
+func (l *Log) Await(ctx context.Context, offset int, text string) bool {
+	for {
+		l.mu.Lock()
+		if bytes.Contains(l.buf.Bytes()[offset:], []byte(text)) {
+			l.mu.Unlock()
+			return true
+		}
+		if l.more == nil {
+			l.more = make(chan struct{})
+		}
+		more := l.more
+		l.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }

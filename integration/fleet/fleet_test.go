@@ -1,0 +1,218 @@
+// Package fleet tests a mixed fleet: a Go server behind the middleware and a server of
+// the official Python SDK, with one secret and one audience, and a client whose retries
+// go to either.
+package fleet
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/echoseal/echoseal/binding"
+	"github.com/echoseal/echoseal/codec"
+)
+
+// frozen is the one error for every refused token, byte for byte.
+const frozen = `{"code":-32602,"message":"Invalid or expired requestState","data":{"reason":"invalid_request_state"}}`
+
+// The bearer tokens.
+const (
+	alice   = "token-of-alice"
+	bob     = "token-of-bob"   // by the same client
+	other   = "token-of-other" // the same subject by another issuer
+	app     = "token-of-app"   // the same subject by another client
+	service = "token-of-service"
+)
+
+var users = map[string]user{
+	alice:   {ClientID: "app", Issuer: "https://issuer.example", Subject: "alicé\"\\"},
+	bob:     {ClientID: "app", Issuer: "https://issuer.example", Subject: "bob"},
+	other:   {ClientID: "app", Issuer: "https://other.example", Subject: "alicé\"\\"},
+	app:     {ClientID: "other app", Issuer: "https://issuer.example", Subject: "alicé\"\\"},
+	service: {ClientID: "service"}, // neither issuer nor subject
+}
+
+// start starts a fleet and returns every order in which a client may meet its two
+// servers.
+func start(t *testing.T) [][2]*instance {
+	t.Helper()
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails
+	c := config{Secret: hex.EncodeToString(secret), Audience: "fleet", Users: users}
+	python, golang := startPython(t, c), startGo(t, c)
+	return [][2]*instance{{golang, python}, {python, golang}, {golang, golang}, {python, python}}
+}
+
+func TestRoundsHop(t *testing.T) {
+	orders := start(t)
+	requests := map[string]request{
+		"tool":               {binding.MethodCallTool, "book", `{"value":1}`, alice},
+		"tool, no arguments": {binding.MethodCallTool, "book", "", alice},
+		"tool, null":         {binding.MethodCallTool, "book", "null", alice},
+		"tool, empty":        {binding.MethodCallTool, "book", "{}", alice},
+		"tool, any argument": {binding.MethodCallTool, "book", `{"note":"Zürich \ud83d\ude00 \u007f</>","value":[1e300,-0.0,1e-7,123456789012345678901234567890,{"ｋ":null,"\ud83d\ude00":true}]}`, alice},
+		"tool, surrogates":   {binding.MethodCallTool, "book", `{"value":"\ud800","note":"\udfff\ud800"}`, alice},
+		"tool, client only":  {binding.MethodCallTool, "book", `{"value":1}`, service},
+		"prompt":             {binding.MethodGetPrompt, "greet", `{"value":"Zürich \ud83d\ude00 \u007f</>","note":"\"\\"}`, alice},
+		"prompt, empty":      {binding.MethodGetPrompt, "greet", "", alice},
+		"resource template":  {binding.MethodReadResource, "notes://7", "", alice},
+	}
+	for name, r := range requests {
+		t.Run(name, func(t *testing.T) {
+			for _, order := range orders {
+				var token string
+				var met []string
+				for {
+					at := order[len(met)%2]
+					met = append(met, at.name)
+					got := at.post(t, r, token)
+					if got.err != "" {
+						t.Fatalf("%s refuses: %s", met, got.err)
+					}
+					if got.state == "" {
+						if want := strings.Join(met, " "); got.text != want || len(met) != rounds+1 {
+							t.Errorf("%s completes with %q", met, got.text)
+						}
+						break
+					}
+					if !strings.HasPrefix(got.state, "v1.") || got.state == token {
+						t.Fatalf("%s gives a state that is not freshly sealed: %q", met, got.state)
+					}
+					token = got.state
+				}
+			}
+		})
+	}
+}
+
+func TestOtherRequestsAreRefused(t *testing.T) {
+	orders := start(t)
+	tool := request{binding.MethodCallTool, "book", `{"value":1,"note":"a"}`, alice}
+	prompt := request{binding.MethodGetPrompt, "greet", `{"value":"1","note":"a"}`, alice}
+	resource := request{binding.MethodReadResource, "notes://7", "", alice}
+	tests := []struct {
+		name   string
+		sealed request
+		echoed request
+		change func(token string) string
+		reason codec.Reason
+	}{
+		{"ciphertext changed", tool, tool, flip(40), codec.BadSeal},
+		{"tag changed", tool, tool, flip(-2), codec.BadSeal},
+		{"cut off", tool, tool, func(s string) string { return s[:20] }, codec.Malformed},
+		{"padded", tool, tool, func(s string) string { return s + "=" }, codec.Malformed},
+		{"not sealed", tool, tool, func(string) string { return "go" }, codec.Malformed},
+
+		{"1.0 for 1", tool, with(tool, `{"value":1.0,"note":"a"}`), nil, binding.WrongRequest},
+		{"true for 1", tool, with(tool, `{"value":true,"note":"a"}`), nil, binding.WrongRequest},
+		{"another value", tool, with(tool, `{"value":1,"note":"b"}`), nil, binding.WrongRequest},
+		{"one more", tool, with(tool, `{"value":1,"note":"a","more":null}`), nil, binding.WrongRequest},
+		{"none at all", tool, with(tool, ""), nil, binding.WrongRequest},
+		{"the last of two counts", tool, with(tool, `{"value":1,"note":"a","value":2}`), nil, binding.WrongRequest},
+		{"another surrogate", with(tool, `{"value":"\ud800"}`), with(tool, `{"value":"\ud801"}`), nil, binding.WrongRequest},
+		{"a replacement character for a surrogate", with(tool, `{"value":"\ud800"}`), with(tool, `{"value":"\ufffd"}`), nil, binding.WrongRequest},
+		{"another normal form", with(tool, `{"value":"\u00e9"}`), with(tool, `{"value":"e\u0301"}`), nil, binding.WrongRequest},
+		{"another tool", tool, to(tool, "cancel"), nil, binding.WrongRequest},
+		{"another prompt argument", prompt, with(prompt, `{"value":"2","note":"a"}`), nil, binding.WrongRequest},
+		{"another resource", resource, to(resource, "notes://8"), nil, binding.WrongRequest},
+		{"from tool to prompt", tool, prompt, nil, binding.WrongRequest},
+		{"from tool to resource", tool, resource, nil, binding.WrongRequest},
+		{"from resource to tool", resource, tool, nil, binding.WrongRequest},
+
+		{"another subject", tool, by(tool, bob), nil, binding.WrongPrincipal},
+		{"another issuer", tool, by(tool, other), nil, binding.WrongPrincipal},
+		{"another client", tool, by(tool, app), nil, binding.WrongPrincipal},
+		{"a client without a user", tool, by(tool, service), nil, binding.WrongPrincipal},
+		{"a prompt of another subject", prompt, by(prompt, bob), nil, binding.WrongPrincipal},
+		{"a resource of another subject", resource, by(resource, bob), nil, binding.WrongPrincipal},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			for _, order := range orders {
+				first, second := order[0], order[1]
+				token := first.post(t, test.sealed, "").state
+				if token == "" {
+					t.Fatalf("%s gives no state", first.name)
+				}
+				echo := token
+				if test.change != nil {
+					echo = test.change(token)
+				}
+				refused := second.refusals()
+				if got := second.post(t, test.echoed, echo); got.err != frozen {
+					t.Errorf("sealed by %s, %s answers %+v, want %s", first.name, second.name, got, frozen)
+				}
+				if !refused(test.echoed.method, test.reason) {
+					t.Errorf("sealed by %s, %s does not report a refusal for the reason %q", first.name, second.name, test.reason)
+				}
+				// The token itself is as good as before.
+				if got := second.post(t, test.sealed, token); got.state == "" {
+					t.Errorf("sealed by %s, %s refuses the unchanged echo: %+v", first.name, second.name, got)
+				}
+			}
+		})
+	}
+}
+
+func TestOtherSpellingsAreAccepted(t *testing.T) {
+	orders := start(t)
+	tool := request{binding.MethodCallTool, "book", `{"value":{"b":[1.5,"é",1e3],"a":0},"note":"a/b"}`, alice}
+	prompt := request{binding.MethodGetPrompt, "greet", `{"value":"é","note":"a/b"}`, alice}
+	tests := []struct {
+		name           string
+		sealed, echoed request
+	}{
+		{"reordered", tool, with(tool, `{"note":"a/b","value":{"a":0,"b":[1.5,"é",1e3]}}`)},
+		{"spaced", tool, with(tool, "{ \"value\" :\t{\"b\":[ 1.5,\"é\",1e3 ],\"a\":0},\n\"note\":\"a/b\" }")},
+		{"escaped", tool, with(tool, `{"v\u0061lue":{"b":[1.5,"\u00e9",1e3],"a":0},"note":"a\/b"}`)},
+		{"other numerals", tool, with(tool, `{"value":{"b":[15e-1,"é",1000.0],"a":-0},"note":"a/b"}`)},
+		{"the last of two counts", tool, with(tool, `{"note":"x","value":{"b":[1.5,"é",1e3],"a":0},"note":"a/b"}`)},
+		{"null for none", with(tool, ""), with(tool, "null")},
+		{"empty for none", with(tool, ""), with(tool, "{}")},
+		{"a prompt's reordered", prompt, with(prompt, `{"note":"a\/b","value":"\u00e9"}`)},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			for _, order := range orders {
+				token := order[0].post(t, test.sealed, "").state
+				if got := order[1].post(t, test.echoed, token); token == "" || got.state == "" {
+					t.Errorf("sealed by %s, %s answers %+v", order[0].name, order[1].name, got)
+				}
+			}
+		})
+	}
+}
+
+// The Go SDK decodes the arguments of a prompt before any middleware sees them, and a
+// lone surrogate does not survive that. Across the two SDKs it is refused, never
+// confused; Python among itself accepts it.
+func TestPromptWithSurrogateIsRefusedAcross(t *testing.T) {
+	for _, order := range start(t) {
+		prompt := request{binding.MethodGetPrompt, "greet", `{"value":"\ud800"}`, alice}
+		token := order[0].post(t, prompt, "").state
+		got := order[1].post(t, prompt, token)
+		if across := order[0].name != order[1].name; across && got.err != frozen || !across && got.state == "" {
+			t.Errorf("sealed by %s, %s answers %+v", order[0].name, order[1].name, got)
+		}
+	}
+}
+
+// flip returns a function that changes the character of a token at an index, from the
+// end if it is negative.
+func flip(at int) func(string) string {
+	return func(token string) string {
+		b := []byte(token)
+		i := (at + len(b)) % len(b)
+		if b[i] == 'A' {
+			b[i] = 'B'
+		} else {
+			b[i] = 'A'
+		}
+		return string(b)
+	}
+}
+
+func with(r request, arguments string) request { r.arguments = arguments; return r }
+func to(r request, target string) request      { r.target = target; return r }
+func by(r request, bearer string) request      { r.bearer = bearer; return r }

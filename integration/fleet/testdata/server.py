@@ -1,0 +1,98 @@
+"""The Python half of the fleet: an MCP server of the official SDK over Streamable HTTP.
+
+Reads its configuration from standard input, as JSON, binds a free port on loopback and
+writes its address to standard output. Ends when standard input does.
+"""
+
+import asyncio
+import json
+import socket
+import sys
+from typing import Any
+
+import uvicorn
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.request_state import RequestStateSecurity
+from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
+
+NAME = "python"
+MARK = "\ud800\N{MUSICAL SYMBOL G CLEF}"  # begins every state; the first half is a lone surrogate
+ROUNDS = 3
+
+
+def answer(state: str | None) -> tuple[str, bool]:
+    """Returns the next state, or the text of the complete result and True."""
+    if state is None:
+        return MARK + NAME, False
+    if not state.startswith(MARK):
+        return "the state came back damaged: " + ascii(state), True
+    names = state.removeprefix(MARK).split() + [NAME]
+    if len(names) > ROUNDS:
+        return " ".join(names), True
+    return MARK + " ".join(names), False
+
+
+def respond(ctx: Context) -> Any:
+    text, complete = answer(ctx.request_state)
+    if complete:
+        return text
+    form = ElicitRequestFormParams(message="Go on?", requested_schema={"type": "object", "properties": {}})
+    return InputRequiredResult(input_requests={"go_on": ElicitRequest(params=form)}, request_state=text)
+
+
+class Users:
+    """Verifies a bearer token by looking it up."""
+
+    def __init__(self, users: dict[str, dict[str, str]]):
+        self.users = users
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        user = self.users.get(token)
+        if user is None:
+            return None
+        claims = {"iss": user["iss"]} if "iss" in user else {}
+        return AccessToken(token=token, client_id=user["client_id"], scopes=[], subject=user.get("sub"), claims=claims)
+
+
+def build(config: dict[str, Any]) -> MCPServer:
+    server = MCPServer(
+        NAME,
+        request_state_security=RequestStateSecurity(keys=[config["secret"]], audience=config["audience"]),
+        token_verifier=Users(config["users"]),
+        auth=AuthSettings(issuer_url="http://127.0.0.1/issuer", resource_server_url=None),
+    )
+
+    @server.tool(structured_output=False)
+    def book(ctx: Context, value: Any = None, note: Any = None) -> Any:
+        return respond(ctx)
+
+    @server.tool(structured_output=False)
+    def cancel(ctx: Context, value: Any = None, note: Any = None) -> Any:
+        return respond(ctx)
+
+    @server.prompt()
+    def greet(ctx: Context, value: str = "", note: str = "") -> Any:
+        return respond(ctx)
+
+    @server.resource("notes://{id}")
+    def notes(ctx: Context, id: str) -> Any:
+        return respond(ctx)
+
+    return server
+
+
+async def main() -> None:
+    config = json.loads(sys.stdin.readline())
+    listener = socket.create_server(("127.0.0.1", 0))
+    app = build(config).streamable_http_app(json_response=True, stateless_http=True)
+    print("http://127.0.0.1:%d/mcp" % listener.getsockname()[1])
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    await asyncio.to_thread(sys.stdin.read)
+    server.should_exit = True
+    await serving
+
+
+asyncio.run(main())
