@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -646,14 +647,14 @@ func TestPolicyIsSafeForConcurrentUse(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for j := range 200 {
-				request := Request{MethodCallTool, fmt.Sprint(i), fmt.Appendf(nil, `{"b":%d,"a":[%d]}`, i, j)}
+				request := Request{MethodCallTool, strconv.Itoa(i), fmt.Appendf(nil, `{"b":%d,"a":[%d]}`, i, j)}
 				state := strings.Repeat(fmt.Sprint(i, j), 1+j)
-				token, err := p.Round(request, Bound(fmt.Sprint(i))).Seal(state)
+				token, err := p.Round(request, Bound(strconv.Itoa(i))).Seal(state)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if got, err := p.Round(request, Bound(fmt.Sprint(i))).Unseal(token); err != nil || got != state {
+				if got, err := p.Round(request, Bound(strconv.Itoa(i))).Unseal(token); err != nil || got != state {
 					t.Errorf("%.20q, %v", got, err)
 				}
 			}

@@ -26,6 +26,9 @@ func (s *server) connect(ctx context.Context, user string) (*mcp.ClientSession, 
 	}, nil)
 }
 
+// leave ends a session; there is nothing to do if that fails.
+func leave(client *mcp.ClientSession) { _ = client.Close() }
+
 // asUser sends requests with a user's access token.
 type asUser string
 

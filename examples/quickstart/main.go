@@ -28,8 +28,9 @@ import (
 
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := run(ctx, os.Stdout); err != nil {
+	err := run(ctx, os.Stdout)
+	cancel()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "\nquickstart failed:", err)
 		os.Exit(1)
 	}
@@ -68,12 +69,12 @@ func run(ctx context.Context, out io.Writer) error {
 	if err := unprotected(ctx, out); err != nil {
 		return err
 	}
-	a, err := serve(first)
+	a, err := serve(ctx, first)
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	b, err := serve(second)
+	b, err := serve(ctx, second)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer alice.Close()
+	defer leave(alice)
 
 	heading(out, "With Echoseal, it holds a sealed token, and nothing changes for the tool")
 	token, err := begin(ctx, alice, refund)
@@ -110,7 +111,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer there.Close()
+	defer leave(there)
 	answer, err = finish(ctx, there, refund, token)
 	if err != nil {
 		return err
@@ -121,7 +122,7 @@ func run(ctx context.Context, out io.Writer) error {
 
 // unprotected shows the same tool on a server as it comes.
 func unprotected(ctx context.Context, out io.Writer) error {
-	server, err := serve(nil)
+	server, err := serve(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func unprotected(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer mallory.Close()
+	defer leave(mallory)
 	state, err := begin(ctx, mallory, refund)
 	if err != nil {
 		return err
@@ -154,7 +155,7 @@ func attacks(ctx context.Context, out io.Writer, log *journal, a *server, alice 
 	if err != nil {
 		return err
 	}
-	defer bob.Close()
+	defer leave(bob)
 	more := refund
 	more.Arguments = map[string]any{"invoice": "A-17", "amount": 2000}
 	other := refund
@@ -194,7 +195,7 @@ func attacks(ctx context.Context, out io.Writer, log *journal, a *server, alice 
 		reason := log.lastReason()
 		fmt.Fprintf(out, "  %-22s  refused   log: reason=%s\n", attack.what, reason)
 		if onWire != seen || reason != string(attack.reason) {
-			return fmt.Errorf("a token %s: %s on the wire, %q in the log, want %q", attack.what, onWire, reason, attack.reason)
+			return fmt.Errorf("a token %s: %s on the wire, %s in the log, not %s", attack.what, onWire, reason, string(attack.reason))
 		}
 	}
 	fmt.Fprintf(out, "\n  a whole line of that log\n  %s\n", log.lastLine())

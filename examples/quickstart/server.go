@@ -19,7 +19,7 @@ type server struct {
 }
 
 // serve starts a server with the tools, behind a middleware unless that is nil.
-func serve(middleware mcp.Middleware) (*server, error) {
+func serve(ctx context.Context, middleware mcp.Middleware) (*server, error) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "refunds", Version: "1.0.0"}, nil)
 	for _, name := range []string{"refund", "close_account"} {
 		mcp.AddTool(s, &mcp.Tool{Name: name, Description: "Asks for approval first."}, askFirst)
@@ -28,7 +28,8 @@ func serve(middleware mcp.Middleware) (*server, error) {
 		s.AddReceivingMiddleware(middleware)
 	}
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true})
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
