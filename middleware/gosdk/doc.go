@@ -45,6 +45,7 @@
 //
 // An empty RequestState cannot be told from an absent one: a handler that returns the
 // empty string returns no state. A requestState that is not a string is refused by
-// the SDK before any middleware runs, as invalid params. The arguments of a prompt
-// reach a middleware as decoded strings, in which a lone surrogate has become U+FFFD.
+// the SDK before any middleware runs, with an error of its own. The arguments of a
+// prompt reach a middleware as decoded strings, in which every lone surrogate has
+// become U+FFFD.
 package gosdk

@@ -92,7 +92,7 @@ func extra(info *auth.TokenInfo, key string) (*string, error) {
 	case string:
 		return &v, nil
 	default:
-		return nil, fmt.Errorf("the bearer token has a %T, not a string, in TokenInfo.Extra[%q]", v, key)
+		return nil, fmt.Errorf("TokenInfo.Extra[%q] of the bearer token is a %T; it must be a string", key, v)
 	}
 }
 
