@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -46,11 +47,18 @@ func serve(t *testing.T, getServer func(*http.Request) *mcp.Server, stateless bo
 	s := &site{url: server.URL, version: "2026-07-28"}
 	if !stateless {
 		s.version = "2025-11-25"
-		header := s.post(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"client","version":"1"}}}`).header
-		s.session = header.Get("Mcp-Session-Id")
-		s.post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		s.open(t)
 	}
 	return s
+}
+
+// open opens a session, as the user of a bearer token if there is one.
+func (s *site) open(t *testing.T, token ...string) {
+	t.Helper()
+	s.session = ""
+	r := s.post(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"client","version":"1"}}}`, token...)
+	s.session = r.header.Get("Mcp-Session-Id")
+	s.post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, token...)
 }
 
 // optionalBearer verifies the bearer token of requests that have one: "user" or
@@ -288,6 +296,22 @@ func TestRefusalsAreByteIdenticalAndTheLogKeepsSecrets(t *testing.T) {
 	}
 }
 
+func TestInternalErrorHasNoDataOnTheWire(t *testing.T) {
+	log := &logbook{}
+	o := log.options()
+	o.Principal = func(context.Context, mcp.Request) (binding.Principal, error) {
+		return binding.Principal{}, errors.New("the directory is down")
+	}
+	s := newDesk(askFirst, gosdk.Ephemeral(o)).serve(t, true)
+	for method, target := range map[string]string{binding.MethodCallTool: tool, binding.MethodGetPrompt: prompt, binding.MethodReadResource: resource} {
+		got := s.post(t, envelope(method, quoted(target), "")).member(t, "error")
+		if want := `{"code":-32603,"message":"Internal error"}`; got != want {
+			t.Errorf("%s: the error is %s, want %s", method, got, want)
+		}
+		log.wantInternal(t)
+	}
+}
+
 // swapped returns another letter of the alphabet for one.
 func swapped(c byte) string {
 	if c == 'A' {
@@ -329,6 +353,21 @@ func TestPrincipalIsThatOfTheRequestAndNotOfTheSession(t *testing.T) {
 	s.post(t, legacy(binding.MethodCallTool, `"name":"book","requestState":`+quoted(token)), "bob@app").refused(t)
 	log.wantReason(t, binding.WrongPrincipal)
 	s.post(t, legacy(binding.MethodCallTool, `"name":"book","requestState":`+quoted(token)), "ada@app").result(t)
+}
+
+func TestRequestWithoutATokenIsFromNobodyWhoeverOpenedTheSession(t *testing.T) {
+	d := sealedDesk(t, func(context.Context, call) (answer, error) {
+		return answer{text: "so far", state: secretState}, nil
+	}, binding.Options{})
+	s := d.serve(t, false)
+	s.open(t, "ada@app")
+	request := legacy(binding.MethodCallTool, `"name":"book"`)
+	if claims := claimsOf(t, s.post(t, request).token(t)); claims["p"] != nil {
+		t.Error("the token is bound to who opened the session")
+	}
+	if claims := claimsOf(t, s.post(t, request, "ada@app").token(t)); claims["p"] == nil {
+		t.Error("the token is bound to nobody")
+	}
 }
 
 // The transport of older versions gives no Extra; there it is who opened the stream.

@@ -13,7 +13,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/echoseal/echoseal/binding"
-	"github.com/echoseal/echoseal/codec"
 	"github.com/echoseal/echoseal/middleware/gosdk"
 )
 
@@ -386,23 +385,5 @@ func TestStateOfAnotherMethodPassesInTheClear(t *testing.T) {
 	body := d.serve(t, true).post(t, envelope("acme/do", "", `"requestState":"plain"`)).result(t)
 	if !strings.Contains(body, `"requestState":"plain+"`) {
 		t.Errorf("the answer is %s", body)
-	}
-}
-
-func TestReasonsAreTheOnesThatAreDocumented(t *testing.T) {
-	// A refusal in every check, seen through the middleware.
-	got := map[codec.Reason]bool{}
-	d := newDesk(tellState, gosdk.Middleware(newPolicy(t, newRing(t), binding.Options{Audience: "a", MaxTokenChars: 1000}), &gosdk.Options{
-		Logger:   (&logbook{}).logger(),
-		OnRefuse: func(_ context.Context, r binding.Refusal) { got[r.Reason] = true },
-	}))
-	client := d.connect(t)
-	for _, state := range []string{"x", strings.Repeat("x", 1001), "v1." + strings.Repeat("A", 43)} {
-		client.mustRefuse(t, call{method: binding.MethodCallTool, state: state})
-	}
-	for _, reason := range []codec.Reason{codec.Malformed, binding.TooLarge, codec.UnknownKey} {
-		if !got[reason] {
-			t.Errorf("no refusal for %s, only %v", reason, got)
-		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -146,6 +147,31 @@ func TestTokenLivesItsTTLAndMayBeUsedMoreThanOnce(t *testing.T) {
 		client.mustRefuse(t, call{method: method, state: token})
 		d.log.wantReason(t, binding.Expired)
 	}
+}
+
+func TestEphemeralTokenLivesTenMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &logbook{}
+		handle := gosdk.Ephemeral(log.options())(func(context.Context, string, mcp.Request) (mcp.Result, error) {
+			return &mcp.GetPromptResult{RequestState: secretState}, nil
+		})
+		round := func(state string) (mcp.Result, error) {
+			return handle(t.Context(), binding.MethodGetPrompt, &mcp.GetPromptRequest{Params: &mcp.GetPromptParams{Name: prompt, RequestState: state}})
+		}
+		res, err := round("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := res.(*mcp.GetPromptResult).RequestState
+		time.Sleep(10*time.Minute - time.Second)
+		if _, err := round(token); err != nil {
+			t.Errorf("refused a second too early: %v", err)
+		}
+		time.Sleep(time.Second)
+		_, err = round(token)
+		wantRefused(t, err)
+		log.wantReason(t, binding.Expired)
+	})
 }
 
 func TestTTLOfHalfASecondIsLivedInFull(t *testing.T) {
