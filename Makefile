@@ -25,7 +25,7 @@ test: ## Check everything, as the build server does: format, lint, tidiness, fuz
 	echo "== the root module in FIPS 140-3 mode"
 	GODEBUG=fips140=only go test -json -shuffle=on ./... | go run ./integration/testreport
 	echo "== all tests, with the race detector and the peers"
-	go test -json -race -shuffle=on work | go run ./integration/testreport
+	go test -json -race -shuffle=on -timeout 5m work | go run ./integration/testreport
 
 .PHONY: lint
 lint: ## Check format, vet, lint and tidiness only

@@ -76,6 +76,7 @@ func report(w io.Writer, r io.Reader) (ok bool, err error) {
 				if e.Action == "fail" {
 					broken = true
 					fmt.Fprint(w, out)
+					printUnfinished(w, outputs, e.Package)
 				}
 				continue
 			}
@@ -109,6 +110,17 @@ func report(w io.Writer, r io.Reader) (ok bool, err error) {
 	}
 	fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", passed, failed, skipped)
 	return passed > 0 && failed == 0 && skipped == 0 && !broken, nil
+}
+
+// printUnfinished prints what the tests of a package said that have not ended: those
+// that panicked or ran out of time.
+func printUnfinished(w io.Writer, outputs map[key]*strings.Builder, pkg string) {
+	for k, out := range outputs {
+		if k.pkg == pkg {
+			fmt.Fprint(w, out)
+			delete(outputs, k)
+		}
+	}
 }
 
 // isClosing reports whether a line of a package is its closing line.

@@ -7,12 +7,13 @@ import (
 
 func TestReport(t *testing.T) {
 	const (
-		pass  = `{"Action":"run","Package":"p","Test":"TestA"}` + "\n" + `{"Action":"output","Package":"p","Test":"TestA","Output":"chatter\n"}` + "\n" + `{"Action":"pass","Package":"p","Test":"TestA"}` + "\n"
-		skip  = `{"Action":"output","Package":"p","Test":"TestB","Output":"no peer\n"}` + "\n" + `{"Action":"skip","Package":"p","Test":"TestB"}` + "\n"
-		fail  = `{"Action":"output","Package":"p","Test":"TestC","Output":"wrong\n"}` + "\n" + `{"Action":"fail","Package":"p","Test":"TestC"}` + "\n"
-		good  = `{"Action":"output","Package":"p","Output":"ok  \tp\t0.1s\n"}` + "\n" + `{"Action":"pass","Package":"p"}` + "\n"
-		bad   = `{"Action":"output","Package":"p","Output":"FAIL\tp\t0.1s\n"}` + "\n" + `{"Action":"fail","Package":"p"}` + "\n"
-		build = `{"Action":"build-output","ImportPath":"q","Output":"q.go:1: syntax error\n"}` + "\n" + `{"Action":"build-fail","ImportPath":"q"}` + "\n"
+		pass   = `{"Action":"run","Package":"p","Test":"TestA"}` + "\n" + `{"Action":"output","Package":"p","Test":"TestA","Output":"chatter\n"}` + "\n" + `{"Action":"pass","Package":"p","Test":"TestA"}` + "\n"
+		skip   = `{"Action":"output","Package":"p","Test":"TestB","Output":"no peer\n"}` + "\n" + `{"Action":"skip","Package":"p","Test":"TestB"}` + "\n"
+		fail   = `{"Action":"output","Package":"p","Test":"TestC","Output":"wrong\n"}` + "\n" + `{"Action":"fail","Package":"p","Test":"TestC"}` + "\n"
+		panics = `{"Action":"output","Package":"p","Test":"TestD","Output":"panic: no\n"}` + "\n"
+		good   = `{"Action":"output","Package":"p","Output":"ok  \tp\t0.1s\n"}` + "\n" + `{"Action":"pass","Package":"p"}` + "\n"
+		bad    = `{"Action":"output","Package":"p","Output":"FAIL\tp\t0.1s\n"}` + "\n" + `{"Action":"fail","Package":"p"}` + "\n"
+		build  = `{"Action":"build-output","ImportPath":"q","Output":"q.go:1: syntax error\n"}` + "\n" + `{"Action":"build-fail","ImportPath":"q"}` + "\n"
 	)
 	tests := []struct {
 		name, in string
@@ -23,7 +24,8 @@ func TestReport(t *testing.T) {
 		{"all pass", pass + good, true, []string{"ok  \tp\t0.1s\n", "\n1 passed, 0 failed, 0 skipped\n"}, "chatter"},
 		{"one skips", pass + skip + good, false, []string{"no peer\n", "1 passed, 0 failed, 1 skipped\n"}, "chatter"},
 		{"one fails", pass + fail + bad, false, []string{"wrong\n", "FAIL\tp\t0.1s\n", "1 passed, 1 failed, 0 skipped\n"}, "chatter"},
-		{"a package panics outside of its tests", pass + bad, false, []string{"FAIL\tp"}, ""},
+		{"a package fails outside of its tests", pass + bad, false, []string{"FAIL\tp"}, ""},
+		{"a test ends the process", pass + panics + bad, false, []string{"panic: no\n", "FAIL\tp"}, "chatter"},
 		{"a package does not build", pass + good + build, false, []string{"syntax error"}, ""},
 		{"no test ran", good, false, []string{"0 passed"}, ""},
 		{"nothing at all", "", false, []string{"0 passed"}, ""},
