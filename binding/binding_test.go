@@ -476,6 +476,12 @@ type panics struct{}
 func (panics) Seal([]byte) (string, error)   { panic("seal-canary") }
 func (panics) Unseal(string) ([]byte, error) { panic(errors.New("unseal-canary")) }
 
+// panicsAside is a good codec but for what it can do besides.
+type panicsAside struct{ *local.Ring }
+
+func (panicsAside) MaxTTL() time.Duration { panic("ttl-canary") }
+func (panicsAside) KID(string) string     { panic("kid-canary") }
+
 type fails struct{ err error }
 
 func (f fails) Seal([]byte) (string, error)   { return "half a token", f.err }
@@ -500,6 +506,17 @@ func TestFailureOfTheCodecIsNotTheTokens(t *testing.T) {
 			t.Errorf("the cause is lost: %v", err)
 		}
 	}
+}
+
+func TestPanicOfAnOptionalMethodIsAFailure(t *testing.T) {
+	ring := local.Ephemeral()
+	r := mustPolicy(t, panicsAside{ring}, Options{Audience: "a"}).Round(call, Principal{})
+	if token, err := r.Seal("x"); token != "" || !errors.Is(err, CodecError) || strings.Contains(err.Error(), "canary") {
+		t.Errorf("Seal = %q, %v", token, err)
+	}
+	token := mustSeal(t, mustPolicy(t, ring, Options{Audience: "b"}).Round(call, Principal{}), "x")
+	wantRefused(t, r, token, WrongAudience)
+	wantRefused(t, r, "junk", codec.Malformed)
 }
 
 func TestReasonOfACodecIsKept(t *testing.T) {

@@ -85,18 +85,19 @@ func New(c codec.Codec, o Options) (*Policy, error) {
 func configError(text string) error { return fmt.Errorf("%w: binding: %s", codec.ErrConfig, text) }
 
 // lifetime returns how long a token sealed now lives.
-func (p *Policy) lifetime() time.Duration {
+func (p *Policy) lifetime() (ttl time.Duration, err error) {
+	defer recoverCodec(&err)
 	var ceiling time.Duration
 	if p.expirer != nil {
 		ceiling = p.expirer.MaxTTL()
 	}
 	switch {
 	case ceiling > 0 && (p.ttl == 0 || p.ttl > ceiling):
-		return ceiling
+		return ceiling, nil
 	case p.ttl == 0:
-		return defaultTTL
+		return defaultTTL, nil
 	}
-	return p.ttl
+	return p.ttl, nil
 }
 
 // seal appends the token for payload to dst, by the best way that the codec has. A
@@ -136,7 +137,9 @@ func recoverCodec(err *error) {
 }
 
 // kid returns the key id that token names, "" if it or the codec names none.
-func (p *Policy) kid(token string) string {
+func (p *Policy) kid(token string) (kid string) {
+	var err error // a refusal is reported with or without a key id
+	defer recoverCodec(&err)
 	if id, ok := p.codec.(codec.Identifier); ok {
 		return id.KID(token)
 	}

@@ -194,7 +194,11 @@ func (r *Round) AppendSeal(dst []byte, state string) ([]byte, error) {
 	if r.principal.bound {
 		_, _ = rand.Read(salt[:]) // never fails: it ends the process instead
 	}
-	now, ttl := r.policy.now(), r.policy.lifetime()
+	now := r.policy.now()
+	ttl, err := r.policy.lifetime()
+	if err != nil {
+		return dst, &failure{CodecError, err}
+	}
 
 	buf := take()
 	defer give(buf)
