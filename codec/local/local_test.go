@@ -276,25 +276,6 @@ func TestNothingPrintsAKey(t *testing.T) {
 	}
 }
 
-func TestAppendAllocatesNothing(t *testing.T) {
-	ring := Ephemeral()
-	payload := make([]byte, 1024)
-	buf := make([]byte, 0, 4096)
-	token := mustSeal(t, ring)
-	if n := testing.AllocsPerRun(100, func() { _, _ = ring.AppendSeal(buf, payload, noExpiry) }); n > 0 && !raceEnabled {
-		t.Errorf("AppendSeal: %v allocations", n)
-	}
-	if n := testing.AllocsPerRun(100, func() { _, _ = ring.AppendUnseal(buf, token) }); n > 0 && !raceEnabled {
-		t.Errorf("AppendUnseal: %v allocations", n)
-	}
-	if n := testing.AllocsPerRun(100, func() { _, _ = ring.Seal(payload) }); n > 1 && !raceEnabled {
-		t.Errorf("Seal: %v allocations", n)
-	}
-	if n := testing.AllocsPerRun(100, func() { _, _ = ring.Unseal(token) }); n > 1 && !raceEnabled {
-		t.Errorf("Unseal: %v allocations", n)
-	}
-}
-
 func FuzzUnseal(f *testing.F) {
 	// Fuzzing runs in several processes, so the one good token is a fixed one.
 	v := vectors.Read[vectors.Tokens](f)

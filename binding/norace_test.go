@@ -1,5 +1,0 @@
-//go:build !race
-
-package binding
-
-const raceEnabled = false
