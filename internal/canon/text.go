@@ -1,6 +1,7 @@
 package canon
 
 import (
+	"bytes"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -140,22 +141,16 @@ func appendUnit(dst []byte, unit rune) []byte {
 // be valid, to dst.
 func AppendText(dst, quoted []byte) []byte {
 	s := quoted[1 : len(quoted)-1]
-	for i := 0; i < len(s); {
-		n := plain(s[i:])
-		dst = append(dst, s[i:i+n]...)
-		if i += n; i == len(s) {
-			break
+	for {
+		n := bytes.IndexByte(s, '\\')
+		if n < 0 {
+			return append(dst, s...)
 		}
-		if s[i] != '\\' { // a byte of UTF-8, or U+007F
-			dst = append(dst, s[i])
-			i++
-			continue
-		}
-		r, size := codePoint(s[i:])
+		dst = append(dst, s[:n]...)
+		r, size := codePoint(s[n:])
 		dst = appendRune(dst, r)
-		i += size
+		s = s[n+size:]
 	}
-	return dst
 }
 
 // unescape returns the code unit of the escape at the start of s and the escape's
