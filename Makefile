@@ -43,7 +43,7 @@ fuzz: ## Fuzz each target, FUZZTIME=10000000x for longer than make test does
 
 .PHONY: bench
 bench: ## Run the benchmarks
-	go test -run '^$$' -bench . -benchmem work | grep -v 'no test files'
+	go test -run '^$$' -bench . -benchmem work | grep -E '^(Benchmark|cpu|---|FAIL)'
 
 .PHONY: quickstart
 quickstart: ## Run the quickstart
