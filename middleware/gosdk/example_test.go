@@ -73,7 +73,7 @@ func Example() {
 	client := connect(ctx, server)
 	defer client.Close()
 	first := transferWith(ctx, client, "")
-	fmt.Println("the client holds", first.RequestState[:3]+"…, readable:", strings.Contains(first.RequestState, "42"))
+	fmt.Println("the client holds", first.RequestState[:3]+"…, readable:", strings.Contains(first.RequestState, "quoted=42 EUR"))
 	second := transferWith(ctx, client, first.RequestState)
 	fmt.Println(second.Content[0].(*mcp.TextContent).Text)
 	_, err := client.CallTool(ctx, &mcp.CallToolParams{Name: "transfer", RequestState: "quoted=1 EUR"})

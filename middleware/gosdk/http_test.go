@@ -254,20 +254,20 @@ func TestRefusalsAreByteIdenticalAndTheLogKeepsSecrets(t *testing.T) {
 	post := func(target, token, user string) reply {
 		return s.post(t, envelope(binding.MethodCallTool, quoted(target), `"requestState":`+quoted(token)), user)
 	}
-	token := s.post(t, envelope(binding.MethodCallTool, quoted(tool), ""), "ada@app").token(t)
+	token := s.post(t, envelope(binding.MethodCallTool, quoted(tool), ""), "zoe@app").token(t)
 	d.seen()
 
 	tampered := token[:40] + swapped(token[40]) + token[41:]
 	replies := []reply{
-		post(tool, tampered, "ada@app"),
-		post("cancel", token, "ada@app"),
+		post(tool, tampered, "zoe@app"),
+		post("cancel", token, "zoe@app"),
 		post(tool, token, "bob@app"),
 		post(tool, token, "nobody-else@other"),
-		post(tool, "fabricated", "ada@app"),
-		post(tool, strings.Repeat("v", 300_000), "ada@app"),
+		post(tool, "fabricated", "zoe@app"),
+		post(tool, strings.Repeat("v", 300_000), "zoe@app"),
 	}
 	now.add(11 * time.Minute)
-	replies = append(replies, post(tool, token, "ada@app"))
+	replies = append(replies, post(tool, token, "zoe@app"))
 
 	for _, r := range replies {
 		r.refused(t)
@@ -279,7 +279,7 @@ func TestRefusalsAreByteIdenticalAndTheLogKeepsSecrets(t *testing.T) {
 		t.Errorf("the handler saw %q", seen)
 	}
 	text := log.text()
-	for _, private := range []string{token, token[20:60], tampered, secretState, "amount=", "ada", "bob", "app", "issuer.example", "fabricated", "vvvv"} {
+	for _, private := range []string{token, token[20:60], tampered, secretState, "amount=", "zoe", "bob", "app", "issuer.example", "fabricated", "vvvv"} {
 		if strings.Contains(text, private) {
 			t.Errorf("the log says %q: %s", private, text)
 		}
@@ -327,17 +327,17 @@ func TestSubjectsOfOneClientDoNotShareState(t *testing.T) {
 	request := func(token string) string {
 		return envelope(binding.MethodCallTool, quoted(tool), `"requestState":`+quoted(token))
 	}
-	token := s.post(t, envelope(binding.MethodCallTool, quoted(tool), ""), "ada@app").token(t)
-	for _, other := range []string{"bob@app", "ada@other"} {
+	token := s.post(t, envelope(binding.MethodCallTool, quoted(tool), ""), "zoe@app").token(t)
+	for _, other := range []string{"bob@app", "zoe@other"} {
 		s.post(t, request(token), other).refused(t)
 		log.wantReason(t, binding.WrongPrincipal)
 	}
 	s.post(t, request(token)).refused(t) // nobody
 	log.wantReason(t, binding.PrincipalDrift)
-	s.post(t, request(token), "ada@app").result(t)
+	s.post(t, request(token), "zoe@app").result(t)
 
 	open := s.post(t, envelope(binding.MethodCallTool, quoted(tool), "")).token(t)
-	s.post(t, request(open), "ada@app").refused(t)
+	s.post(t, request(open), "zoe@app").refused(t)
 	log.wantReason(t, binding.PrincipalDrift)
 	s.post(t, request(open)).result(t)
 }
@@ -349,10 +349,10 @@ func TestPrincipalIsThatOfTheRequestAndNotOfTheSession(t *testing.T) {
 		return answer{text: "so far", state: c.state + "+"}, nil
 	}, gosdk.Ephemeral(log.options()))
 	s := d.serve(t, false)
-	token := s.post(t, legacy(binding.MethodCallTool, `"name":"book"`), "ada@app").token(t)
+	token := s.post(t, legacy(binding.MethodCallTool, `"name":"book"`), "zoe@app").token(t)
 	s.post(t, legacy(binding.MethodCallTool, `"name":"book","requestState":`+quoted(token)), "bob@app").refused(t)
 	log.wantReason(t, binding.WrongPrincipal)
-	s.post(t, legacy(binding.MethodCallTool, `"name":"book","requestState":`+quoted(token)), "ada@app").result(t)
+	s.post(t, legacy(binding.MethodCallTool, `"name":"book","requestState":`+quoted(token)), "zoe@app").result(t)
 }
 
 func TestRequestWithoutATokenIsFromNobodyWhoeverOpenedTheSession(t *testing.T) {
@@ -360,12 +360,12 @@ func TestRequestWithoutATokenIsFromNobodyWhoeverOpenedTheSession(t *testing.T) {
 		return answer{text: "so far", state: secretState}, nil
 	}, binding.Options{})
 	s := d.serve(t, false)
-	s.open(t, "ada@app")
+	s.open(t, "zoe@app")
 	request := legacy(binding.MethodCallTool, `"name":"book"`)
 	if claims := claimsOf(t, s.post(t, request).token(t)); claims["p"] != nil {
 		t.Error("the token is bound to who opened the session")
 	}
-	if claims := claimsOf(t, s.post(t, request, "ada@app").token(t)); claims["p"] == nil {
+	if claims := claimsOf(t, s.post(t, request, "zoe@app").token(t)); claims["p"] == nil {
 		t.Error("the token is bound to nobody")
 	}
 }
@@ -387,12 +387,12 @@ func TestPrincipalOverSSEIsThatOfTheStream(t *testing.T) {
 		t.Cleanup(func() { _ = cs.Close() })
 		return session{cs}
 	}
-	ada, bob := as("ada@app"), as("bob@app")
+	zoe, bob := as("zoe@app"), as("bob@app")
 	c := call{method: binding.MethodCallTool}
-	c.state = ada.mint(t, c)
+	c.state = zoe.mint(t, c)
 	bob.mustRefuse(t, c)
 	log.wantReason(t, binding.WrongPrincipal)
-	ada.mustAccept(t, c)
+	zoe.mustAccept(t, c)
 }
 
 type bearerTransport string

@@ -38,7 +38,7 @@ func unused(t *testing.T) mcp.MethodHandler {
 
 // requests returns a request for each of the three methods.
 func requests(state string) map[string]mcp.Request {
-	extra := &mcp.RequestExtra{Header: http.Header{"X-Test": {"1"}}, TokenInfo: &auth.TokenInfo{UserID: "ada"}}
+	extra := &mcp.RequestExtra{Header: http.Header{"X-Test": {"1"}}, TokenInfo: &auth.TokenInfo{UserID: "zoe"}}
 	return map[string]mcp.Request{
 		binding.MethodCallTool:     &mcp.CallToolRequest{Session: &mcp.ServerSession{}, Extra: extra, Params: &mcp.CallToolParamsRaw{Meta: mcp.Meta{"k": 1}, Name: tool, Arguments: json.RawMessage(`{"n":1}`), RequestState: state}},
 		binding.MethodGetPrompt:    &mcp.GetPromptRequest{Session: &mcp.ServerSession{}, Extra: extra, Params: &mcp.GetPromptParams{Meta: mcp.Meta{"k": 1}, Name: prompt, Arguments: map[string]string{"n": "1"}, RequestState: state}},

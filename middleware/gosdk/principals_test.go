@@ -24,7 +24,7 @@ type principalDesk struct {
 func newPrincipalDesk(t *testing.T, h handler) *principalDesk {
 	t.Helper()
 	log := &logbook{}
-	d := &principalDesk{who: as("ada")}
+	d := &principalDesk{who: as("zoe")}
 	o := log.options()
 	o.Principal = func(context.Context, mcp.Request) (binding.Principal, error) {
 		d.asked.Add(1)
@@ -46,11 +46,11 @@ func TestTokenIsBoundToItsPrincipal(t *testing.T) {
 		minting, verifying func() (binding.Principal, error)
 		reason             string
 	}{
-		"minted with one, verified with none": {as("ada"), nobody, "principal_drift"},
-		"minted with none, verified with one": {nobody, as("ada"), "principal_drift"},
-		"another principal":                   {as("ada"), as("bob"), "principal"},
+		"minted with one, verified with none": {as("zoe"), nobody, "principal_drift"},
+		"minted with none, verified with one": {nobody, as("zoe"), "principal_drift"},
+		"another principal":                   {as("zoe"), as("bob"), "principal"},
 		"the empty principal is one":          {nobody, as(""), "principal_drift"},
-		"the empty principal is no other":     {as("ada"), as(""), "principal"},
+		"the empty principal is no other":     {as("zoe"), as(""), "principal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, method := range methods {
@@ -78,9 +78,9 @@ func TestPrincipalThatCannotBeFoundDeniesBothWays(t *testing.T) {
 		log string
 	}{
 		"error":           {func() (binding.Principal, error) { return binding.Principal{}, errors.New("the directory is down") }, "the directory is down"},
-		"error and value": {func() (binding.Principal, error) { return binding.Bound("ada"), errors.New("the directory is down") }, "the directory is down"},
+		"error and value": {func() (binding.Principal, error) { return binding.Bound("zoe"), errors.New("the directory is down") }, "the directory is down"},
 		"failed":          {func() (binding.Principal, error) { return binding.FailedPrincipal(errors.New("no session")), nil }, "no session"},
-		"panic":           {func() (binding.Principal, error) { panic(private("ada@example.com")) }, "gosdk_test.private"},
+		"panic":           {func() (binding.Principal, error) { panic(private("zoe@example.com")) }, "gosdk_test.private"},
 		"nil dereference": {func() (binding.Principal, error) { var p *binding.Principal; return *p, nil }, "panicked"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestPrincipalThatCannotBeFoundDeniesBothWays(t *testing.T) {
 				d.who = test.who
 				client.mustRefuse(t, c)
 				text, _ := d.log.wantReason(t, binding.PrincipalError)["error"].(string)
-				if !strings.Contains(text, test.log) || strings.Contains(text, "ada") {
+				if !strings.Contains(text, test.log) || strings.Contains(text, "zoe") {
 					t.Errorf("the log says %q, want %q", text, test.log)
 				}
 				if seen := d.seen(); seen != nil {
@@ -103,11 +103,11 @@ func TestPrincipalThatCannotBeFoundDeniesBothWays(t *testing.T) {
 
 				_, err := client.do(t.Context(), call{method: method})
 				wantInternal(t, err)
-				if text := d.log.wantInternal(t); !strings.Contains(text, test.log) || strings.Contains(text, "ada") {
+				if text := d.log.wantInternal(t); !strings.Contains(text, test.log) || strings.Contains(text, "zoe") {
 					t.Errorf("the log says %q, want %q", text, test.log)
 				}
 
-				d.who = as("ada")
+				d.who = as("zoe")
 				client.mustAccept(t, c)
 			}
 		})
@@ -186,14 +186,14 @@ func TestPrincipalOfABearerToken(t *testing.T) {
 		want binding.Principal
 	}{
 		"no token":                  {nil, gosdk.OAuthKeys{}, none},
-		"user only":                 {&auth.TokenInfo{UserID: "ada"}, gosdk.OAuthKeys{}, binding.OAuthPrincipal("", nil, ptr("ada"))},
+		"user only":                 {&auth.TokenInfo{UserID: "zoe"}, gosdk.OAuthKeys{}, binding.OAuthPrincipal("", nil, ptr("zoe"))},
 		"client only":               {&auth.TokenInfo{Extra: map[string]any{"client_id": "app"}}, gosdk.OAuthKeys{}, binding.OAuthPrincipal("app", nil, nil)},
-		"subject only":              {&auth.TokenInfo{Extra: map[string]any{"sub": "ada"}}, gosdk.OAuthKeys{}, binding.OAuthPrincipal("", nil, ptr("ada"))},
-		"all three":                 {&auth.TokenInfo{Extra: map[string]any{"client_id": "app", "iss": "https://a", "sub": "ada"}}, gosdk.OAuthKeys{}, binding.OAuthPrincipal("app", ptr("https://a"), ptr("ada"))},
-		"the user before the sub":   {&auth.TokenInfo{UserID: "ada", Extra: map[string]any{"client_id": "app", "sub": "bob"}}, gosdk.OAuthKeys{}, binding.OAuthPrincipal("app", nil, ptr("ada"))},
+		"subject only":              {&auth.TokenInfo{Extra: map[string]any{"sub": "zoe"}}, gosdk.OAuthKeys{}, binding.OAuthPrincipal("", nil, ptr("zoe"))},
+		"all three":                 {&auth.TokenInfo{Extra: map[string]any{"client_id": "app", "iss": "https://a", "sub": "zoe"}}, gosdk.OAuthKeys{}, binding.OAuthPrincipal("app", ptr("https://a"), ptr("zoe"))},
+		"the user before the sub":   {&auth.TokenInfo{UserID: "zoe", Extra: map[string]any{"client_id": "app", "sub": "bob"}}, gosdk.OAuthKeys{}, binding.OAuthPrincipal("app", nil, ptr("zoe"))},
 		"an empty sub is a subject": {&auth.TokenInfo{Extra: map[string]any{"client_id": "app", "sub": ""}}, gosdk.OAuthKeys{}, binding.OAuthPrincipal("app", nil, ptr(""))},
 		"nil is absent":             {&auth.TokenInfo{Extra: map[string]any{"client_id": "app", "iss": nil, "sub": nil}}, gosdk.OAuthKeys{}, binding.OAuthPrincipal("app", nil, nil)},
-		"other keys":                {&auth.TokenInfo{Extra: map[string]any{"azp": "app", "tid": "t1", "oid": "ada", "sub": "x"}}, gosdk.OAuthKeys{ClientID: "azp", Issuer: "tid", Subject: "oid"}, binding.OAuthPrincipal("app", ptr("t1"), ptr("ada"))},
+		"other keys":                {&auth.TokenInfo{Extra: map[string]any{"azp": "app", "tid": "t1", "oid": "zoe", "sub": "x"}}, gosdk.OAuthKeys{ClientID: "azp", Issuer: "tid", Subject: "oid"}, binding.OAuthPrincipal("app", ptr("t1"), ptr("zoe"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &logbook{}
@@ -222,20 +222,20 @@ func TestBearerTokenThatTellsNoPrincipalDeniesBothWays(t *testing.T) {
 		"nothing":         {&auth.TokenInfo{}, "names neither a client nor a user"},
 		"issuer only":     {&auth.TokenInfo{Extra: map[string]any{"iss": "https://a"}}, "names neither a client nor a user"},
 		"empty strings":   {&auth.TokenInfo{Extra: map[string]any{"client_id": "", "sub": ""}}, "names neither a client nor a user"},
-		"client a number": {&auth.TokenInfo{UserID: "ada", Extra: map[string]any{"client_id": 4711}}, `TokenInfo.Extra["client_id"] of the bearer token is a int`},
-		"issuer a list":   {&auth.TokenInfo{UserID: "ada", Extra: map[string]any{"iss": []any{"ada"}}}, `TokenInfo.Extra["iss"]`},
-		"sub a map":       {&auth.TokenInfo{Extra: map[string]any{"client_id": "app", "sub": map[string]any{"ada": 1}}}, `TokenInfo.Extra["sub"]`},
-		"not UTF-8":       {&auth.TokenInfo{UserID: "ada\xff"}, "UTF-8"},
+		"client a number": {&auth.TokenInfo{UserID: "zoe", Extra: map[string]any{"client_id": 4711}}, `TokenInfo.Extra["client_id"] of the bearer token is a int`},
+		"issuer a list":   {&auth.TokenInfo{UserID: "zoe", Extra: map[string]any{"iss": []any{"zoe"}}}, `TokenInfo.Extra["iss"]`},
+		"sub a map":       {&auth.TokenInfo{Extra: map[string]any{"client_id": "app", "sub": map[string]any{"zoe": 1}}}, `TokenInfo.Extra["sub"]`},
+		"not UTF-8":       {&auth.TokenInfo{UserID: "zoe\xff"}, "UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &logbook{}
 			o, p := log.options(), newPolicy(t, newRing(t), binding.Options{})
 			_, err := bearer(o, p, test.info, "")
 			wantInternal(t, err)
-			if text := log.wantInternal(t); !strings.Contains(text, test.log) || strings.Contains(text, "ada") || strings.Contains(text, "4711") {
+			if text := log.wantInternal(t); !strings.Contains(text, test.log) || strings.Contains(text, "zoe") || strings.Contains(text, "4711") {
 				t.Errorf("the log says %q, want %q", text, test.log)
 			}
-			token, err := bearer(o, p, &auth.TokenInfo{UserID: "ada"}, "")
+			token, err := bearer(o, p, &auth.TokenInfo{UserID: "zoe"}, "")
 			if err != nil {
 				t.Fatal(err)
 			}
