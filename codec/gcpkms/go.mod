@@ -1,0 +1,5 @@
+module github.com/echoseal/echoseal/codec/gcpkms
+
+go 1.26.0
+
+require github.com/echoseal/echoseal v0.1.0
