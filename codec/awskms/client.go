@@ -63,6 +63,7 @@ func newCredentials(p aws.CredentialsProvider) aws.CredentialsProvider {
 	return credentials{aws.NewCredentialsCache(p)}
 }
 
+// Retrieve returns credentials, or a credentialError.
 func (c credentials) Retrieve(ctx context.Context) (aws.Credentials, error) {
 	found, err := c.CredentialsCache.Retrieve(ctx)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
+
 	"github.com/echoseal/echoseal/keyset"
 )
 

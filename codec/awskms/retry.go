@@ -47,6 +47,7 @@ func isWorthRetry(err error) aws.Ternary {
 // SDK; everything else is left to the next in line.
 type clockSkew struct{}
 
+// IsErrorRetryable answers for refusals alone.
 func (clockSkew) IsErrorRetryable(err error) aws.Ternary {
 	if isDenied(err) && (retry.RetryableError{}).IsErrorRetryable(err) == aws.TrueTernary {
 		return aws.TrueTernary
@@ -63,10 +64,13 @@ type boundedRetryer struct {
 	ctx context.Context
 }
 
+// IsErrorRetryable is always false once the context has ended.
 func (r *boundedRetryer) IsErrorRetryable(err error) bool {
 	return r.ctx.Err() == nil && r.RetryerV2.IsErrorRetryable(err)
 }
 
+// RetryDelay returns how long to wait. The error, that of the last attempt, ends the
+// call before a wait that goes beyond the deadline.
 func (r *boundedRetryer) RetryDelay(attempt int, opErr error) (time.Duration, error) {
 	delay, err := r.RetryerV2.RetryDelay(attempt, opErr)
 	if err != nil {

@@ -2,8 +2,8 @@ package kmsfake
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -189,9 +189,13 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func write(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
-	w.Header().Set("X-Amzn-Requestid", fmt.Sprintf("%x", random(16)))
+	w.Header().Set("X-Amzn-Requestid", hex.EncodeToString(random(16)))
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body)
+	_, _ = w.Write(text)
 }
 
 type fault = Fault
