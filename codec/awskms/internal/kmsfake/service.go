@@ -18,7 +18,7 @@ const AccessKey = "AKIAFAKEADMINISTRATOR"
 
 // A Service is the fake. Its methods are safe for concurrent use.
 type Service struct {
-	URL string
+	URL string // of the server; "" without
 
 	mu      sync.Mutex
 	keys    []*Key
@@ -28,7 +28,7 @@ type Service struct {
 	calls   map[string]int     // by operation
 	seen    []Call
 	secrets [][]byte
-	done    chan struct{}
+	done    chan struct{} // closed when the server ends; nil without
 }
 
 // A Caller is somebody with an access key.
@@ -56,15 +56,20 @@ type Fault struct {
 	Hang    bool   // no answer, until the caller or the test gives up
 }
 
-// Start starts a fake that ends with the test.
-func Start(t testing.TB) *Service {
-	s := &Service{
+// New returns a fake without a server, see [Service.Do].
+func New() *Service {
+	return &Service{
 		aliases: make(map[string]*Key),
 		callers: map[string]*Caller{AccessKey: {}},
 		faults:  make(map[string][]Fault),
 		calls:   make(map[string]int),
-		done:    make(chan struct{}),
 	}
+}
+
+// Start starts a fake that ends with the test.
+func Start(t testing.TB) *Service {
+	s := New()
+	s.done = make(chan struct{})
 	server := httptest.NewServer(s)
 	s.URL = server.URL
 	t.Cleanup(func() { close(s.done); server.Close() })
