@@ -9,6 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
+
+	"github.com/echoseal/echoseal/keyset"
 )
 
 // Open returns a service for the keys that the URIs name, with a client that is
@@ -63,6 +65,20 @@ func Open(ctx context.Context, uris ...string) (*Service, error) {
 		}
 	}
 	return s, nil
+}
+
+// Opener returns what [keyset.Openers] needs to open URIs of the scheme awskms.
+func Opener() keyset.Opener {
+	return keyset.Opener{
+		Schemes: []string{scheme},
+		Open: func(ctx context.Context, uris ...string) (keyset.KeyService, error) {
+			s, err := Open(ctx, uris...)
+			if err != nil {
+				return nil, err
+			}
+			return s, nil
+		},
+	}
 }
 
 // A location is a parsed URI.

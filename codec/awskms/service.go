@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
@@ -184,15 +185,18 @@ func (k key) wrapped(op string, keyID *string, ciphertext []byte) (keyset.Wrappe
 // listed one, and the answer must come from it.
 //
 // For a multi-Region key of which several replicas are listed, the next one is tried
-// if one cannot answer; the error is that of the first.
+// if one cannot answer, each with an equal share of the time that ctx has left; the
+// error is that of the first.
 func (s *Service) Unwrap(ctx context.Context, w keyset.WrappedKey, encryptionContext map[string]string) ([]byte, error) {
 	openers, err := s.check(w, opDecrypt)
 	if err != nil {
 		return nil, err
 	}
 	var first error
-	for _, k := range openers {
-		dataKey, err := k.decrypt(ctx, w.Ciphertext, encryptionContext)
+	for i, k := range openers {
+		shareCtx, cancel := share(ctx, len(openers)-i)
+		dataKey, err := k.decrypt(shareCtx, w.Ciphertext, encryptionContext)
+		cancel()
 		if err == nil {
 			return dataKey, nil
 		}
@@ -204,6 +208,15 @@ func (s *Service) Unwrap(ctx context.Context, w keyset.WrappedKey, encryptionCon
 		}
 	}
 	return nil, first
+}
+
+// share returns a context for one of n tries that share the time of ctx.
+func share(ctx context.Context, n int) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok || n == 1 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(n))
 }
 
 // isVerdict reports whether err is about the wrapped key, on which all replicas
