@@ -90,8 +90,8 @@ func TestEveryFailure(t *testing.T) {
 						"kms:Decrypt": unwrapErr, "kms:Encrypt": wrapErr, "kms:GenerateDataKey": generateErr,
 						"kms:ReEncryptFrom": rewrapErr, "kms:DescribeKey": described[0].Err,
 					} {
-						e := wantError(t, err, c.kind, key, operation)
-						if !strings.Contains(e.Remedy, c.remedy) || !strings.Contains(err.Error(), c.code) {
+						wantError(t, err, c.kind, key, operation)
+						if !strings.Contains(err.Error(), c.remedy) || !strings.Contains(err.Error(), c.code) {
 							t.Errorf("%q does not say %q and %s", err, c.remedy, c.code)
 						}
 					}
@@ -159,9 +159,9 @@ func TestKeyStates(t *testing.T) {
 			if err != nil || len(described) != 2 || described[1].Err != nil {
 				t.Fatalf("Describe: %+v, %v", described, err)
 			}
-			e := wantError(t, described[0].Err, kind, key, "kms:DescribeKey")
-			if says := strings.Contains(e.Error(), "to be deleted at 20"); says != (state == "PendingDeletion") {
-				t.Errorf("%q has to tell the date of deletion if there is one", e)
+			wantError(t, described[0].Err, kind, key, "kms:DescribeKey")
+			if says := strings.Contains(described[0].Err.Error(), "to be deleted at 20"); says != (state == "PendingDeletion") {
+				t.Errorf("%q has to tell the date of deletion if there is one", described[0].Err)
 			}
 			if _, err := s.Unwrap(t.Context(), other, secretContext); err != nil {
 				t.Errorf("another key: %v", err)
