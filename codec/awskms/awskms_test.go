@@ -39,7 +39,7 @@ func newClient(fake *kmsfake.Service, change ...func(*kms.Options)) *kms.Client 
 	return kms.New(o, change...)
 }
 
-func newService(t *testing.T, client *kms.Client, keys ...string) *awskms.Service {
+func newService(t testing.TB, client *kms.Client, keys ...string) *awskms.Service {
 	t.Helper()
 	s, err := awskms.New(client, keys...)
 	if err != nil {
@@ -117,12 +117,3 @@ func (s *spy) wantZeroed(t *testing.T, n int) {
 }
 
 func isKind(err error, kind keyset.Kind) bool { return errors.Is(err, kind) }
-
-// always answers every call from now on with a fault.
-func always(fake *kmsfake.Service, fault kmsfake.Fault) {
-	for _, operation := range []string{"Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncrypt"} {
-		for range 20 {
-			fake.Fail(operation, fault)
-		}
-	}
-}

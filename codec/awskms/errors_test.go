@@ -79,7 +79,7 @@ func TestEveryFailure(t *testing.T) {
 					key := fake.AddKey(kmsfake.Key{})
 					s := newService(t, newClient(fake), key)
 					w := wrap(t, s, []byte("data key"))
-					always(fake, kmsfake.Fault{Status: status, Code: c.code, Message: c.message})
+					fake.FailAll(kmsfake.Fault{Status: status, Code: c.code, Message: c.message}, -1)
 
 					_, unwrapErr := s.Unwrap(t.Context(), w, secretContext)
 					_, wrapErr := s.Wrap(t.Context(), []byte("data key"), secretContext)

@@ -48,7 +48,7 @@ func TestThrottlingDoesNotPass(t *testing.T) {
 		key := fake.AddKey(kmsfake.Key{})
 		s := newService(t, newClient(fake), key)
 		w := wrap(t, s, []byte("data key"))
-		always(fake, throttled)
+		fake.FailAll(throttled, -1)
 		start := time.Now()
 		_, err := s.Unwrap(t.Context(), w, secretContext)
 		wantError(t, err, keyset.Throttled, key, "kms:Decrypt")
@@ -66,7 +66,7 @@ func TestThrottlingWithinDeadline(t *testing.T) {
 		key := fake.AddKey(kmsfake.Key{})
 		s := newService(t, newClient(fake), key)
 		w := wrap(t, s, []byte("data key"))
-		always(fake, throttled)
+		fake.FailAll(throttled, -1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := s.Unwrap(ctx, w, secretContext)
@@ -83,7 +83,7 @@ func TestCancelBetweenAttempts(t *testing.T) {
 		key := fake.AddKey(kmsfake.Key{})
 		s := newService(t, newClient(fake), key)
 		w := wrap(t, s, []byte("data key"))
-		always(fake, throttled)
+		fake.FailAll(throttled, -1)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
 		_, err := s.Unwrap(ctx, w, secretContext)
@@ -100,7 +100,7 @@ func TestHangingEndpoint(t *testing.T) {
 	key := fake.AddKey(kmsfake.Key{})
 	s := newService(t, newClient(fake), key)
 	w := wrap(t, s, []byte("data key"))
-	always(fake, kmsfake.Fault{Hang: true})
+	fake.FailAll(kmsfake.Fault{Hang: true}, -1)
 
 	for operation, call := range map[string]func(context.Context) error{
 		"kms:Decrypt":         func(ctx context.Context) error { _, err := s.Unwrap(ctx, w, secretContext); return err },
@@ -127,7 +127,7 @@ func TestNobodyListens(t *testing.T) {
 		key := fake.AddKey(kmsfake.Key{})
 		s := newService(t, newClient(fake), key)
 		w := wrap(t, s, []byte("data key"))
-		always(fake, kmsfake.Fault{Drop: true})
+		fake.FailAll(kmsfake.Fault{Drop: true}, -1)
 		_, err := s.Unwrap(t.Context(), w, secretContext)
 		wantError(t, err, keyset.Unavailable, key, "kms:Decrypt")
 		if n := fake.Calls("Decrypt"); n != attempts || !strings.Contains(err.Error(), "VPC endpoint") {

@@ -195,7 +195,7 @@ func TestMalformedAnswer(t *testing.T) {
 				s := newService(t, newClient(fake), key)
 				w := wrap(t, s, []byte("data key"))
 				fault := kmsfake.Fault{Body: strings.ReplaceAll(body, "KEY", key)}
-				always(fake, fault)
+				fake.FailAll(fault, -1)
 
 				if name != "no ciphertext" {
 					_, err := s.Unwrap(t.Context(), w, secretContext)

@@ -25,6 +25,8 @@ type Service struct {
 	aliases map[string]*Key // by region and alias/NAME
 	callers map[string]*Caller
 	faults  map[string][]Fault // by operation
+	every   Fault              // what all calls are answered with
+	left    int                // how many of them; negative: without end
 	calls   map[string]int     // by operation
 	seen    []Call
 	secrets [][]byte
@@ -125,6 +127,14 @@ func (s *Service) Fail(operation string, faults ...Fault) {
 	s.faults[operation] = append(s.faults[operation], faults...)
 }
 
+// FailAll answers all calls with a fault: the next ones, as many as given, or without
+// end if that is negative. It takes the place of an earlier one.
+func (s *Service) FailAll(f Fault, calls int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.every, s.left = f, calls
+}
+
 // Calls returns how many calls of an operation there were.
 func (s *Service) Calls(operation string) int {
 	s.mu.Lock()
@@ -214,12 +224,9 @@ func (s *Service) answer(r *http.Request, operation string, in *input) (*fault, 
 	accessKey, region, signed := parseAuthorization(r.Header.Get("Authorization"))
 	s.calls[operation]++
 	s.seen = append(s.seen, Call{operation, region, in.KeyID + in.DestinationKeyID})
-	var queued *fault
-	if queue := s.faults[operation]; len(queue) > 0 {
-		queued, s.faults[operation] = &queue[0], queue[1:]
-		if queued.KeyID == "" {
-			return queued, nil
-		}
+	queued := s.nextFault(operation)
+	if queued != nil && queued.KeyID == "" {
+		return queued, nil
 	}
 	c := s.callers[accessKey]
 	switch {
@@ -244,6 +251,20 @@ func (s *Service) answer(r *http.Request, operation string, in *input) (*fault, 
 		}
 	}
 	return f, answer
+}
+
+// nextFault takes the fault for a call, if there is one.
+func (s *Service) nextFault(operation string) *fault {
+	if queue := s.faults[operation]; len(queue) > 0 {
+		s.faults[operation] = queue[1:]
+		return &queue[0]
+	}
+	if s.left == 0 {
+		return nil
+	}
+	s.left--
+	f := s.every
+	return &f
 }
 
 // parseAuthorization reads
