@@ -125,7 +125,7 @@ func (s *Service) call(ctx context.Context, name, operation string) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait/2 + mathrand.N(wait)):
+		case <-time.After(wait/2 + mathrand.N(wait)): //nolint:gosec // jitter, no secret
 		}
 	}
 }
