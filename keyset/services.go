@@ -33,7 +33,8 @@ func (s Services) Opens(service string) bool {
 //
 // The error holds that of every try: errors.Is finds each of their kinds, errors.As
 // the first [*KeyError]. It is [ErrConfig], without any call, if no service opens any
-// of them; it names what they were wrapped with.
+// of them; it names what they are wrapped under, and the services that have a String
+// method.
 func (s Services) Unwrap(ctx context.Context, wrapped []WrappedKey, encryptionContext map[string]string) ([]byte, error) {
 	dataKey, _, err := s.unwrap(ctx, wrapped, encryptionContext)
 	return dataKey, err
@@ -170,8 +171,17 @@ func (s Services) noneOpens(wrapped []WrappedKey) error {
 			names = append(names, name)
 		}
 	}
-	return fmt.Errorf("%w: the data key is wrapped under %s, and none of the %d configured key services opens that: add its URI to the configuration if it may be used",
-		ErrConfig, strings.Join(names, " and under "), len(s))
+	var configured string
+	for _, service := range s {
+		if named, ok := service.(fmt.Stringer); ok {
+			configured += ", " + named.String()
+		}
+	}
+	if configured != "" {
+		configured = " (" + configured[2:] + ")"
+	}
+	return fmt.Errorf("%w: the data key is wrapped under %s, and none of the %d configured key services%s opens that: add its URI to the configuration if it may be used",
+		ErrConfig, strings.Join(names, " and under "), len(s), configured)
 }
 
 // failures are the errors of several tries, in one line.

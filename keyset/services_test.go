@@ -32,6 +32,11 @@ func (c counting) Unwrap(ctx context.Context, w keyset.WrappedKey, ec map[string
 	return c.KeyService.Unwrap(ctx, w, ec)
 }
 
+// named has a name for errors.
+type named struct{ keyset.KeyService }
+
+func (named) String() string { return "memkek://a" }
+
 func failing(kind keyset.Kind) func(context.Context) error {
 	return func(context.Context) error { return kind }
 }
@@ -117,7 +122,8 @@ func TestServicesNotConfigured(t *testing.T) {
 	}{
 		{"no service", nil, stored, []string{"no key service is configured"}},
 		{"nothing wrapped", keyset.Services{untouched}, nil, []string{"no wrapped key"}},
-		{"none opens it", keyset.Services{untouched}, stored, []string{`"memkek://b"`, `"awskms:///arn\n`, "none of the 1 configured"}},
+		{"none opens it", keyset.Services{untouched}, stored, []string{`"memkek://b"`, `"awskms:///arn\n`, "none of the 1 configured key services opens"}},
+		{"what is configured", keyset.Services{untouched, named{untouched}, named{untouched}}, stored, []string{"none of the 3 configured key services (memkek://a, memkek://a) opens"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := c.services.Unwrap(t.Context(), c.wrapped, fleet)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -164,7 +163,5 @@ func (k *kit) refusals(t *testing.T) {
 			})
 		}
 	}
-	if slices.Contains(k.Kinds, keyset.Denied) {
-		opens(t, s, w, secret(32))
-	}
+	opens(t, s, w, secret(32))
 }
