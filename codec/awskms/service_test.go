@@ -183,7 +183,7 @@ func TestMalformedAnswer(t *testing.T) {
 		"text":           "<html>canary</html>",
 		"cut":            `{"KeyId":"KEY","Plaintext":"Y2FuYXJ5`,
 		"wrong type":     `{"KeyId":"KEY","Plaintext":["canary"]}`,
-		"number":         `{"KeyId":0,"Plaintext":31415926535897932384,"CiphertextBlob":31415926535897932384,"KeyMetadata":{"Arn":31415926535897932384}}`,
+		"a string":       `"canary"`,
 		"not base64":     `{"KeyId":"KEY","Plaintext":"canary!","CiphertextBlob":"AA=="}`,
 		"no plaintext":   `{"KeyId":"KEY","CiphertextBlob":"AA=="}`,
 		"no ciphertext":  `{"KeyId":"KEY","Plaintext":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`,
@@ -201,9 +201,6 @@ func TestMalformedAnswer(t *testing.T) {
 				if name != "no ciphertext" {
 					_, err := s.Unwrap(t.Context(), w, secretContext)
 					wantError(t, err, keyset.Unavailable, key, "kms:Decrypt")
-				if strings.Contains(err.Error(), "31415926535897932384") {
-					t.Errorf("the response is quoted: %v", err)
-				}
 				}
 				_, _, err := s.Generate(t.Context(), secretContext)
 				wantError(t, err, keyset.Unavailable, key, "kms:GenerateDataKey")
