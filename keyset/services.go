@@ -157,6 +157,9 @@ func (s Services) Rewrap(ctx context.Context, wrapped []WrappedKey, encryptionCo
 
 var errNoService = fmt.Errorf("%w: no key service is configured", ErrConfig)
 
+// maxNames bounds how much of what is stored an error repeats: nobody has checked it.
+const maxNames = 4
+
 // noneOpens returns the error that no service opens any of wrapped.
 func (s Services) noneOpens(wrapped []WrappedKey) error {
 	if len(s) == 0 {
@@ -167,21 +170,27 @@ func (s Services) noneOpens(wrapped []WrappedKey) error {
 	}
 	var names []string
 	for _, w := range wrapped {
-		if name := fmt.Sprintf("%.256q", w.Service); !slices.Contains(names, name) {
+		name := fmt.Sprintf("%.256q", w.Service)
+		switch {
+		case slices.Contains(names, name):
+		case len(names) < maxNames:
 			names = append(names, name)
+		case len(names) == maxNames:
+			names = append(names, "others")
 		}
 	}
-	var configured string
+	var named []string
 	for _, service := range s {
-		if named, ok := service.(fmt.Stringer); ok {
-			configured += ", " + named.String()
+		if service, ok := service.(fmt.Stringer); ok {
+			named = append(named, service.String())
 		}
 	}
-	if configured != "" {
-		configured = " (" + configured[2:] + ")"
+	configured := fmt.Sprintf("%d configured key services", len(s))
+	if len(named) > 0 {
+		configured += " (" + strings.Join(named, ", ") + ")"
 	}
-	return fmt.Errorf("%w: the data key is wrapped under %s, and none of the %d configured key services%s opens that: add its URI to the configuration if it may be used",
-		ErrConfig, strings.Join(names, " and under "), len(s), configured)
+	return fmt.Errorf("%w: the data key is wrapped under %s, and none of the %s opens that: add its URI to the configuration if it may be used",
+		ErrConfig, strings.Join(names, " and under "), configured)
 }
 
 // failures are the errors of several tries, in one line.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -114,6 +115,10 @@ func TestServicesNotConfigured(t *testing.T) {
 		{Service: "awskms:///arn\n" + strings.Repeat("x", 5000), Ciphertext: []byte("x")},
 		{Service: "memkek://b", Ciphertext: []byte("y")},
 	}
+	var many []keyset.WrappedKey
+	for i := range 100 {
+		many = append(many, keyset.WrappedKey{Service: fmt.Sprintf("memkek://x%d", i), Ciphertext: []byte("x")})
+	}
 	for _, c := range []struct {
 		name     string
 		services keyset.Services
@@ -123,6 +128,7 @@ func TestServicesNotConfigured(t *testing.T) {
 		{"no service", nil, stored, []string{"no key service is configured"}},
 		{"nothing wrapped", keyset.Services{untouched}, nil, []string{"no wrapped key"}},
 		{"none opens it", keyset.Services{untouched}, stored, []string{`"memkek://b"`, `"awskms:///arn\n`, "none of the 1 configured key services opens"}},
+		{"many", keyset.Services{untouched}, many, []string{`under "memkek://x0" and under "memkek://x1" and under "memkek://x2" and under "memkek://x3" and under others, and none`}},
 		{"what is configured", keyset.Services{untouched, named{untouched}, named{untouched}}, stored, []string{"none of the 3 configured key services (memkek://a, memkek://a) opens"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

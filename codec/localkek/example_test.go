@@ -17,12 +17,12 @@ import (
 // when it starts. With another key service only the Openers and the URI are different.
 func Example() {
 	kek := operator()
-	defer os.RemoveAll(filepath.Dir(kek))
-
 	ring, err := ringFromEnvironment(context.Background(), "localkek://"+kek)
 	if err != nil {
 		log.Fatal(err)
 	}
+	_ = os.RemoveAll(filepath.Dir(kek)) // it is not read again
+
 	token, _ := ring.Seal([]byte("state"))
 	state, _ := ring.Unseal(token)
 	fmt.Printf("%s\n", state)

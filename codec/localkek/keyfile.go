@@ -66,7 +66,7 @@ func syncFolder(path string) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }()
 	if err := d.Sync(); !errors.Is(err, syscall.EINVAL) { // a file system that does not do it
 		return err
 	}
@@ -81,7 +81,7 @@ func (l *location) read(path string, limit int64, remedy string) ([]byte, error)
 	if err != nil {
 		return nil, l.unreadable(err, remedy)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil {
 		return nil, l.unreadable(err, remedy)

@@ -12,7 +12,7 @@ import (
 
 // passphraseVariable is the environment variable that names the file with the
 // passphrase.
-const passphraseVariable = "ECHOSEAL_KEK_PASSPHRASE_FILE"
+const passphraseVariable = "ECHOSEAL_KEK_PASSPHRASE_FILE" //nolint:gosec // a name, no credential
 
 // Open returns a service for the keys in the files that the URIs name. The first wraps,
 // every one unwraps. The files are read here, and not again but for [Service.Describe].
