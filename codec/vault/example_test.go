@@ -3,7 +3,6 @@ package vault_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/hashicorp/vault/api"
@@ -14,33 +13,33 @@ import (
 
 // An operator makes a data key. A server, which may only unwrap, gets it back.
 func Example() {
-	address, stop := exampleServer()
-	defer stop()
+	server := exampleServer()
+	defer server.Close()
 	config := api.DefaultConfig()
-	config.Address = address
+	config.Address = server.URL
 	client, err := api.NewClient(config)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	client.SetToken(rootToken)
 
 	service, err := vault.New(client, "orders?mount=transit")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	purpose := keyset.EncryptionContext("fleet", "5c1d7e1e-9e0b-4a55-8a3b-c0ffee15900d", keyset.Data)
 	dataKey, wrapped, err := keyset.Services{service}.Generate(ctx, purpose)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	clear(dataKey)
 	fmt.Println(wrapped.Service, "version", wrapped.Version)
 
 	dataKey, err = keyset.Services{service}.Unwrap(ctx, []keyset.WrappedKey{wrapped}, purpose)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer clear(dataKey)
 	fmt.Println(len(dataKey), "bytes")
@@ -50,8 +49,8 @@ func Example() {
 }
 
 // exampleServer starts what stands in for a server of your own.
-func exampleServer() (address string, stop func()) {
+func exampleServer() *fake {
 	f := newFake()
 	f.keys["transit/keys/orders"] = newFakeKey()
-	return f.URL, f.Close
+	return f
 }

@@ -138,7 +138,7 @@ func (s *Service) Wrap(ctx context.Context, dataKey []byte, encryptionContext ma
 	defer clear(encoded)
 	var answer wrapAnswer
 	err := s.call(ctx, k, opEncrypt, encryptionContext, []parameter{{"plaintext", encoded}}, &answer)
-	if err == nil && answer.ignored("associated_data") {
+	if err == nil && answer.unbound() {
 		err = unusable(failedUnbound, "associated_data is ignored")
 	}
 	var w keyset.WrappedKey
@@ -168,7 +168,7 @@ func (s *Service) Generate(ctx context.Context, encryptionContext map[string]str
 	switch {
 	case err != nil:
 		err = s.fail(opGenerate, k, encryptionContext, err)
-	case answer.ignored("associated_data"):
+	case answer.unbound():
 		w, err = s.Wrap(ctx, dataKey, encryptionContext)
 	default:
 		if w, err = k.wrapped(&answer); err != nil {
@@ -207,7 +207,7 @@ func (s *Service) Unwrap(ctx context.Context, w keyset.WrappedKey, encryptionCon
 	dataKey := answer.Data.Plaintext
 	switch {
 	case err != nil:
-	case answer.ignored("associated_data"):
+	case answer.unbound():
 		err = unusable(failedUnbound, "associated_data is ignored")
 	case len(dataKey) == 0:
 		err = unusable(failedAnswer, "the response holds no data key")
@@ -236,11 +236,11 @@ type warnings struct {
 	Warnings []string `json:"warnings"`
 }
 
-// ignored reports whether the server did not know a parameter. It answers all the same,
-// and says so.
-func (w warnings) ignored(parameter string) bool {
+// unbound reports whether the server did not know associated_data. It answers all the
+// same, and says so.
+func (w warnings) unbound() bool {
 	return slices.ContainsFunc(w.Warnings, func(text string) bool {
-		return strings.Contains(text, "ignored") && strings.Contains(text, parameter)
+		return strings.Contains(text, "ignored") && strings.Contains(text, "associated_data")
 	})
 }
 
