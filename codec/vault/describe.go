@@ -118,7 +118,7 @@ func (s *Service) lookUpToken(ctx context.Context) (tokenAnswer, []string) {
 	}
 	data, name := answer.Data, s.client.token.name
 	// Whoever renews a token does it when a third of its time is left, if not sooner.
-	if data.CreationTTL > 0 && data.TTL < data.CreationTTL/4 {
+	if 4*data.TTL < data.CreationTTL {
 		all = append(all, fmt.Sprintf("the token (%s) expires in %v, at %s: look after what renews or replaces it; data keys that are loaded stay",
 			name, time.Duration(data.TTL)*time.Second, data.ExpireTime.UTC().Format(time.RFC3339)))
 	}
