@@ -1,1 +1,2 @@
+// Package gcpkms is a key service on Google Cloud KMS.
 package gcpkms
