@@ -20,7 +20,9 @@ func checksum(b []byte) *wrapperspb.Int64Value {
 // A damage says which field of a request or response was not what had been sent.
 type damage struct{ field string }
 
-func (d *damage) Error() string { return "the checksum of the " + d.field + " is missing or does not match" }
+func (d *damage) Error() string {
+	return "the checksum of the " + d.field + " is missing or does not match"
+}
 
 // checkField returns a damage unless sum is the CRC32C of b.
 func checkField(field string, b []byte, sum *wrapperspb.Int64Value) error {

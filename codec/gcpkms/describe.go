@@ -101,7 +101,10 @@ func (k key) warnings(ctx context.Context) []string {
 
 func (k key) scheduled(version *kmspb.CryptoKeyVersion) string {
 	number := strings.TrimPrefix(version.GetName(), k.name+versions)
-	return fmt.Sprintf("the state of version %.32q is %s: what it wrapped is lost then; wrap that anew before, or run gcloud kms keys versions restore %.32s %s",
+	if !isVersion(number) {
+		number = "VERSION"
+	}
+	return fmt.Sprintf("the state of version %s is %s: what it wrapped is lost then; wrap that anew before, or run gcloud kms keys versions restore %s %s",
 		number, stateText(version), number, k.flags())
 }
 
