@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"strings"
 	"time"
 
 	kms "cloud.google.com/go/kms/apiv1"
@@ -36,15 +34,6 @@ func newClient(c *kms.KeyManagementClient) (*kms.KeyManagementClient, error) {
 		return nil, configError("%w", err)
 	}
 	return own, nil
-}
-
-// checkDebug refuses the one log of data keys that can be seen and not be switched
-// off: gRPC's HTTP/2 frames, payload included.
-func checkDebug() error {
-	if strings.Contains(os.Getenv("GODEBUG"), "http2debug=2") {
-		return configError("GODEBUG has http2debug=2, with which gRPC writes data keys to the log: take http2debug=1, or leave it out")
-	}
-	return nil
 }
 
 // With these a call that is throttled all the time gives up after 3 seconds on average

@@ -98,7 +98,7 @@ func TestEveryFailure(t *testing.T) {
 					fake.FailAll(kmsfake.Fault{}, 0)
 					wantError(t, err, c.kind, key, permissions[method])
 					code := strings.ToUpper(strings.Join(strings.FieldsFunc(c.fault.Code.String(), func(r rune) bool { return r == ' ' }), ""))
-					if text := strings.ReplaceAll(err.Error(), "_", ""); !strings.Contains(err.Error(), c.remedy) || !strings.Contains(text, code) || !strings.Contains(err.Error(), c.fault.Message) {
+					if text := strings.ReplaceAll(err.Error(), "_", ""); !strings.Contains(err.Error(), c.remedy) || !strings.Contains(text, code) || !strings.Contains(err.Error(), strings.TrimSuffix(c.fault.Message, ".")) {
 						t.Errorf("%q does not say %q, %s and %q", err, c.remedy, code, c.fault.Message)
 					}
 					want := c.calls

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,9 +36,6 @@ import (
 // The error is [keyset.ErrConfig] and names the URI's fault or the setting, or a
 // [*keyset.KeyError] if time was up.
 func Open(ctx context.Context, uris ...string) (*Service, error) {
-	if err := checkDebug(); err != nil {
-		return nil, err
-	}
 	locations := make([]location, 0, len(uris))
 	for _, uri := range uris {
 		l, err := parseURI(uri)
@@ -111,14 +109,15 @@ func parseURI(uri string) (location, error) {
 	return l, nil
 }
 
-// parseEndpoint returns an endpoint with its port. What is after it cannot be a path:
-// gRPC has none.
+// parseEndpoint returns an endpoint with its port.
 func parseEndpoint(text string) (string, error) {
+	const defaultPort = "443"
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		host, port = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), "443"
+		host, port = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), defaultPort
 	}
-	if host == "" || port == "" || strings.ContainsAny(host, "/@?#%[] ") || strings.Count(host, ":") == 1 {
+	_, err = strconv.ParseUint(port, 10, 16)
+	if err != nil || host == "" || strings.ContainsAny(host, "/@?#%[] ") || strings.Count(host, ":") == 1 {
 		return "", configError("the endpoint %q is not HOST or HOST:PORT", text)
 	}
 	return net.JoinHostPort(host, port), nil

@@ -193,25 +193,25 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-// credentials do what their function does.
-type credentials func(context.Context) error
+// A search for credentials does what its function does.
+type search func(context.Context) error
 
-func (c credentials) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
-	return nil, c(ctx)
+func (s search) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+	return nil, s(ctx)
 }
-func (credentials) RequireTransportSecurity() bool { return false }
+func (search) RequireTransportSecurity() bool { return false }
 
 func TestCredentialSearchHangs(t *testing.T) {
 	done := make(chan struct{})
 	defer close(done)
-	for name, search := range map[string]credentials{
+	for name, look := range map[string]search{
 		"keeps to its context": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 		"deaf":                 func(context.Context) error { <-done; return errors.New("the test is over") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := kmsfake.Start(t)
 			key := fake.AddKey()
-			s := newService(t, fake.Client(t, grpc.WithPerRPCCredentials(search)), key)
+			s := newService(t, fake.Client(t, grpc.WithPerRPCCredentials(look)), key)
 			within(t, s, key, "credentials")
 			if len(fake.Seen()) > 0 {
 				t.Error("a call was made without credentials")
@@ -223,7 +223,7 @@ func TestCredentialSearchHangs(t *testing.T) {
 func TestNoCredentials(t *testing.T) {
 	fake := kmsfake.Start(t)
 	key := fake.AddKey()
-	s := newService(t, fake.Client(t, grpc.WithPerRPCCredentials(credentials(func(context.Context) error { return errors.New("no role is attached") }))), key)
+	s := newService(t, fake.Client(t, grpc.WithPerRPCCredentials(search(func(context.Context) error { return errors.New("no role is attached") }))), key)
 	_, err := s.Wrap(t.Context(), []byte("data key"), secretContext)
 	wantError(t, err, keyset.Denied, key, opEncrypt)
 	if !strings.Contains(err.Error(), "no role is attached") || len(fake.Seen()) > 0 {

@@ -62,12 +62,8 @@ type key struct {
 // responses are never logged. It stays the caller's to close.
 //
 // The error is [keyset.ErrConfig] and names the key or setting: no client or one that
-// speaks REST, no key, not a key's name, or GODEBUG=http2debug=2, with which gRPC
-// would print data keys.
+// speaks REST, no key, or not a key's name.
 func New(client *kms.KeyManagementClient, keys ...string) (*Service, error) {
-	if err := checkDebug(); err != nil {
-		return nil, err
-	}
 	own, err := newClient(client)
 	if err != nil {
 		return nil, err

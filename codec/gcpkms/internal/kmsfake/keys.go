@@ -88,6 +88,11 @@ func (s *Service) Rotate(name string) {
 	s.change(name, func(k *key) { k.add(); k.primary = len(k.versions) - 1 })
 }
 
+// AddVersion makes the next version of a key, in a state and not the primary one.
+func (s *Service) AddVersion(name string, state kmspb.CryptoKeyVersion_CryptoKeyVersionState) {
+	s.change(name, func(k *key) { k.add().state = state })
+}
+
 // SetPurpose changes what a key is for.
 func (s *Service) SetPurpose(name string, purpose kmspb.CryptoKey_CryptoKeyPurpose) {
 	s.change(name, func(k *key) { k.purpose = purpose })

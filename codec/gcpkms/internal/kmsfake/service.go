@@ -196,9 +196,10 @@ func (s *Service) intercept(ctx context.Context, request any, info *grpc.UnarySe
 	if fault.Hang {
 		select {
 		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
 		case <-s.done:
+			return nil, status.Error(codes.Unavailable, "The test is over.")
 		}
-		return nil, status.FromContextError(context.Canceled).Err()
 	}
 	if fault.Code != codes.OK {
 		return nil, fault.err()
