@@ -52,7 +52,7 @@ func newClient(c *api.Client, token tokenSource) (*client, error) {
 
 	// A unix socket is in the transport; the address of c does not name it.
 	config.Address, config.AgentAddress = c.Address(), ""
-	config.MaxRetries, config.Timeout = 0, 0
+	config.Timeout = 0
 	config.CheckRetry = func(context.Context, *http.Response, error) (bool, error) { return false, nil }
 	config.HttpClient.Transport = transport{config.HttpClient.Transport}
 	var err error
@@ -61,7 +61,6 @@ func newClient(c *api.Client, token tokenSource) (*client, error) {
 	}
 	// NewClient has looked at the environment, which c may not have.
 	copied.api.SetHeaders(c.Headers())
-	copied.api.ClearToken()
 	copied.api.SetWrappingLookupFunc(func(string, string) string { return "" }) // VAULT_WRAP_TTL
 	return copied, nil
 }
@@ -74,8 +73,10 @@ type request struct {
 }
 
 // do makes a request, and again while that may help, there are retries left and ctx
-// allows. It returns the response's body, which the caller zeroes.
+// allows. It zeroes the request's body. It returns the response's, which the caller
+// zeroes.
 func (c *client) do(ctx context.Context, r request) ([]byte, error) {
+	defer clear(r.body)
 	for attempt := 0; ; attempt++ {
 		answer, err := c.try(ctx, r)
 		if err == nil {

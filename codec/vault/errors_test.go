@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,33 +161,66 @@ func TestNetworkFailures(t *testing.T) {
 	}
 }
 
-func TestRetriesKeepToTheDeadline(t *testing.T) {
+// A counter counts requests.
+type counter struct {
+	http.RoundTripper
+
+	requests atomic.Int32
+}
+
+func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.requests.Add(1)
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// The certificate will not be another one at the next attempt.
+func TestCertificatesAreNotTriedAgain(t *testing.T) {
 	f := startFake(t)
-	client := newClient(t, f)
-	client.SetMinRetryWait(time.Hour)
-	client.SetMaxRetryWait(2 * time.Hour)
+	w := wrap(t, newService(t, f, "orders"))
+	config := api.DefaultConfig()
+	config.Address = newTLSServer(t, f).URL
+	requests := &counter{RoundTripper: config.HttpClient.Transport}
+	config.HttpClient.Transport = requests
+	client, err := api.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s, err := vault.New(client, "orders")
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, err = s.Unwrap(t.Context(), w, testContext)
+	fails(t, err, keyset.Unavailable, "certificate")
+	if n := requests.requests.Load(); n != 1 {
+		t.Errorf("%d requests, want 1", n)
+	}
+}
+
+// If there is no time to wait as long as it would have to, it does not wait at all, and
+// tells what the server said.
+func TestRetriesKeepToTheDeadline(t *testing.T) {
+	f := startFake(t)
+	s := newService(t, f, "orders")
 	w := wrap(t, s)
 	for what, c := range map[string]struct {
-		fault fault
-		ctx   func() (context.Context, context.CancelFunc)
+		retryAfter string
+		time       time.Duration // 0 for no deadline
 	}{
-		"no time left":      {fault{status: 429}, func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Minute) }},
-		"no deadline":       {fault{status: 429}, func() (context.Context, context.CancelFunc) { return t.Context(), func() {} }},
-		"told to come late": {fault{status: 429, header: http.Header{"Retry-After": {"3600"}}}, func() (context.Context, context.CancelFunc) { return t.Context(), func() {} }},
+		"no time left":      {"20", 10 * time.Second},
+		"told to come late": {"3600", 0},
 	} {
 		t.Run(what, func(t *testing.T) {
-			c.fault.calls = -1
-			f.fail(&c.fault)
-			ctx, cancel := c.ctx()
-			defer cancel()
+			f.fail(&fault{status: http.StatusTooManyRequests, calls: -1, header: http.Header{"Retry-After": {c.retryAfter}}})
+			ctx := t.Context()
+			if c.time > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, c.time)
+				defer cancel()
+			}
 			before, start := len(f.seen()), time.Now()
 			_, err := s.Unwrap(ctx, w, testContext)
-			fails(t, err, keyset.Throttled)
-			if n := len(f.seen()) - before; n != 1 || time.Since(start) > 10*time.Second {
+			fails(t, err, keyset.Throttled, "status 429")
+			if n := len(f.seen()) - before; n != 1 || time.Since(start) > 5*time.Second {
 				t.Errorf("%d calls in %v", n, time.Since(start))
 			}
 		})

@@ -51,6 +51,7 @@ type fakeToken struct {
 
 type fakeRequest struct {
 	method, path, token, namespace string
+	wrapTTL                        string // the answer is to be wrapped
 	body                           map[string]string
 }
 
@@ -106,6 +107,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request := fakeRequest{
 		method: r.Method, path: strings.TrimPrefix(r.URL.Path, "/v1/"),
 		token: r.Header.Get("X-Vault-Token"), namespace: r.Header.Get("X-Vault-Namespace"),
+		wrapTTL: r.Header.Get("X-Vault-Wrap-TTL"),
 	}
 	err := json.Unmarshal(raw, &request.body)
 	f.mu.Lock()

@@ -261,9 +261,6 @@ func dial(address, namespace setting, ca caSetting) (*api.Client, error) {
 	if err != nil {
 		return nil, configError("the client for %s from %s: %v", address.value, address.source, err)
 	}
-	client.SetNamespace(namespace.value) // also what NewClient has taken from VAULT_NAMESPACE
-	if namespace.value == "" {
-		client.ClearNamespace()
-	}
+	client.SetNamespace(namespace.value) // NewClient has taken VAULT_NAMESPACE
 	return client, nil
 }

@@ -134,10 +134,8 @@ func (s *Service) Wrap(ctx context.Context, dataKey []byte, encryptionContext ma
 	if _, err := s.read(ctx, k); err != nil {
 		return keyset.WrappedKey{}, s.fail(opRead, k, encryptionContext, err)
 	}
-	encoded := base64.StdEncoding.AppendEncode(nil, dataKey)
-	defer clear(encoded)
 	var answer wrapAnswer
-	err := s.call(ctx, k, opEncrypt, encryptionContext, []parameter{{"plaintext", encoded}}, &answer)
+	err := s.call(ctx, k, opEncrypt, encryptionContext, []parameter{{"plaintext", dataKey, true}}, &answer)
 	if err == nil && answer.unbound() {
 		err = unusable(failedUnbound, "associated_data is ignored")
 	}
@@ -203,7 +201,7 @@ func (s *Service) Unwrap(ctx context.Context, w keyset.WrappedKey, encryptionCon
 		return nil, s.fail(opDecrypt, k, encryptionContext, err)
 	}
 	var answer unwrapAnswer
-	err = s.call(ctx, k, opDecrypt, encryptionContext, []parameter{{"ciphertext", w.Ciphertext}}, &answer)
+	err = s.call(ctx, k, opDecrypt, encryptionContext, []parameter{{"ciphertext", w.Ciphertext, false}}, &answer)
 	dataKey := answer.Data.Plaintext
 	switch {
 	case err != nil:
@@ -276,10 +274,11 @@ func (k *key) wrapped(answer *wrapAnswer) (keyset.WrappedKey, error) {
 	return keyset.WrappedKey{Service: k.service(), Version: version, Ciphertext: []byte(answer.Data.Ciphertext)}, nil
 }
 
-// A parameter is one of a request, with a value that stands in a JSON string as it is.
+// A parameter is one of a request.
 type parameter struct {
-	name  string
-	value []byte
+	name   string
+	value  []byte
+	base64 bool // it is sent as base64; else it stands in a JSON string as it is
 }
 
 // call calls an endpoint of k and reads the answer into dst.
@@ -301,36 +300,41 @@ func (s *Service) call(ctx context.Context, k *key, op operation, encryptionCont
 }
 
 func (s *Service) send(ctx context.Context, k *key, op operation, encryptionContext map[string]string, derived bool, more []parameter) ([]byte, error) {
-	bound := base64.StdEncoding.AppendEncode(nil, keyset.ContextBytes(encryptionContext))
-	parameters := append([]parameter{{"associated_data", bound}}, more...)
+	bound := keyset.ContextBytes(encryptionContext)
+	parameters := append([]parameter{{"associated_data", bound, true}}, more...)
 	if derived {
-		parameters = append(parameters, parameter{"context", bound})
+		parameters = append(parameters, parameter{"context", bound, true})
 	}
-	r := request{path: k.path(op.endpoint), body: encode(parameters)}
-	for _, p := range parameters {
-		r.hidden = append(r.hidden, p.value)
-	}
-	defer clear(r.body)
+	r := request{path: k.path(op.endpoint)}
+	r.body, r.hidden = encode(parameters)
 	return s.client.do(ctx, r)
 }
 
-// encode returns a JSON object, in one buffer of the right size. The encoder of the
-// standard library would leave a data key in a buffer that it uses again.
-func encode(parameters []parameter) []byte {
+// encode returns a JSON object, and the parts of it that are the values. It is one buffer
+// of the right size: the encoder of the standard library would leave a data key in
+// a buffer that it uses again.
+func encode(parameters []parameter) (body []byte, values [][]byte) {
 	size := len(`{}`)
 	for _, p := range parameters {
-		size += len(p.name) + len(p.value) + len(`"":"",`)
+		size += len(p.name) + base64.StdEncoding.EncodedLen(len(p.value)) + len(`"":"",`)
 	}
-	body := append(make([]byte, 0, size), '{')
+	body = append(make([]byte, 0, size), '{')
 	for i, p := range parameters {
 		if i > 0 {
 			body = append(body, ',')
 		}
 		body = append(append(body, '"'), p.name...)
-		body = append(append(body, `":"`...), p.value...)
+		body = append(body, `":"`...)
+		start := len(body)
+		if p.base64 {
+			body = base64.StdEncoding.AppendEncode(body, p.value)
+		} else {
+			body = append(body, p.value...)
+		}
+		values = append(values, body[start:])
 		body = append(body, '"')
 	}
-	return append(body, '}')
+	return append(body, '}'), values
 }
 
 // fail returns the error of an operation with k.

@@ -81,12 +81,15 @@ func TestDescribe(t *testing.T) {
 	f := startFake(t)
 	f.keys["transit/keys/orders"].rotate()
 	f.keys["transit/keys/billing"].flags = map[string]any{"exportable": true, "deletion_allowed": true}
-	s := newService(t, f, "orders", "billing", "missing")
+	f.keys["transit/keys/deleted"] = newFakeKey()
+	f.keys["transit/keys/deleted"].deleted = true
+	s := newService(t, f, "orders", "billing", "missing", "deleted")
 	described, err := s.Describe(t.Context())
-	if err != nil || len(described) != 3 {
+	if err != nil || len(described) != 4 {
 		t.Fatalf("%d descriptions, %v", len(described), err)
 	}
 	orders, billing, missing := described[0], described[1], described[2]
+	fails(t, described[3].Err, keyset.Disabled, "soft-delete-restore")
 	if orders.Service != "hashivault://orders?mount=transit" || orders.Version != "2" || orders.Err != nil || len(orders.Warnings) > 0 || !orders.CredentialExpires.IsZero() {
 		t.Errorf("orders: %+v", orders)
 	}

@@ -250,8 +250,8 @@ func TestRequests(t *testing.T) {
 			if r.body["context"] != "" && r.body["context"] != r.body["associated_data"] {
 				t.Errorf("%s: context and associated_data differ", r.path)
 			}
-			if r.token != rootToken || r.namespace != "team" {
-				t.Errorf("%s has a wrong token, or the namespace %q", r.path, r.namespace)
+			if r.token != rootToken || r.namespace != "team" || r.wrapTTL != "" {
+				t.Errorf("%s has a wrong token, or the namespace %q, or is to be wrapped for %q", r.path, r.namespace, r.wrapTTL)
 			}
 		}
 	}
@@ -345,7 +345,7 @@ func TestWrapAsksFirst(t *testing.T) {
 	s := newService(t, f, "orders")
 	f.fail(&fault{calls: -1, handle: func(w http.ResponseWriter, r fakeRequest) {
 		if r.method == http.MethodGet {
-			reply(w, map[string]any{"name": "something else"})
+			reply(w, map[string]any{"name": "something else", "latest_version": 1})
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)

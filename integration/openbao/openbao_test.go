@@ -19,7 +19,6 @@ import (
 	"github.com/echoseal/echoseal/keyset"
 )
 
-// A service starts nothing that outlives a call.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The policies that the package documentation gives.
@@ -167,6 +166,30 @@ func TestGenerateAndUnwrap(t *testing.T) {
 		fails(t, err, keyset.ContextMismatch, "echoseal:purpose")
 		opens(t, again, wrap(t, s))
 	}
+}
+
+// A service starts nothing that outlives a call: no goroutine, and no connection, which
+// has some.
+func TestNothingOutlivesACall(t *testing.T) {
+	server := start(t, "orders")
+	before := goleak.IgnoreCurrent()
+	s, path := open(t, server, "orders")
+	opens(t, s, wrap(t, s))
+	if _, _, err := s.Generate(t.Context(), testContext); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Describe(t.Context()); err != nil {
+		t.Error(err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Wrap(cancelled, testKey, testContext); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	writeToken(t, path, "no-token")
+	_, err := s.Wrap(t.Context(), testKey, testContext)
+	fails(t, err, keyset.Denied)
+	goleak.VerifyNone(t, before)
 }
 
 // A server has the right to unwrap and no other.
