@@ -161,7 +161,7 @@ type refusal struct {
 
 func (r *refusal) Error() string {
 	s := status.Convert(r.err)
-	text := fmt.Sprintf("%s: %.1024s", code.Code(s.Code()), strings.TrimRight(s.Message(), ". ")) //nolint:gosec // gRPC's codes are 0 to 16
+	text := fmt.Sprintf("%s: %.1024s", code.Code(s.Code()), strings.TrimRight(s.Message(), ". "))
 	if r.attempts > 1 {
 		text += fmt.Sprintf(" (after %d attempts)", r.attempts)
 	}

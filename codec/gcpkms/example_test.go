@@ -18,13 +18,13 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer func() { _ = client.Close() }()
 	service, err := gcpkms.New(client, "projects/acme/locations/europe-west3/keyRings/mcp/cryptoKeys/echoseal")
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(service.Opens("gcpkms://projects/acme/locations/europe-west3/keyRings/mcp/cryptoKeys/echoseal"))
 	fmt.Println(service.Opens("gcpkms://projects/other/locations/europe-west3/keyRings/mcp/cryptoKeys/echoseal"))
+	_ = client.Close() // the caller's, once the service is not used any more
 	// Output:
 	// true
 	// false

@@ -32,6 +32,10 @@ func TestNothingSecretIsLogged(t *testing.T) {
 				t.Errorf("gRPC does not log, so that this test shows nothing:\n%s", opened)
 			}
 
+			if name != "metadata server" {
+				return
+			}
+
 			// What the caller's own client writes of its credentials is the caller's choice.
 			given := runChild(t, "new", ca, fake, key, login, everything...)
 			wantSilent(t, given, append(forms([]byte(plaintextOfChild)), "canary-in-the-context"))
@@ -41,7 +45,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 			if len(find(plain, forms([]byte(plaintextOfChild)))) == 0 {
 				t.Errorf("the vendor's client does not log a plaintext, so that this test shows nothing:\n%s", plain)
 			}
-			if name == "metadata server" && len(find(plain, login.secrets)) == 0 {
+			if len(find(plain, login.secrets)) == 0 {
 				t.Errorf("the vendor's client does not log a token, so that this test shows nothing:\n%s", plain)
 			}
 		})

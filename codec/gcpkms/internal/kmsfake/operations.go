@@ -134,7 +134,7 @@ func (s *Service) ListCryptoKeyVersions(_ context.Context, r *kmspb.ListCryptoKe
 	}
 	from, _ := strconv.Atoi(r.GetPageToken())
 	size := min(max(int(r.GetPageSize()), 1), maxPage)
-	answer := &kmspb.ListCryptoKeyVersionsResponse{TotalSize: int32(len(k.versions))} //nolint:gosec // small
+	answer := &kmspb.ListCryptoKeyVersionsResponse{TotalSize: int32(len(k.versions))}
 	for i, v := range k.versions[min(from, len(k.versions)):] {
 		if i == size {
 			answer.NextPageToken = strconv.Itoa(from + size)

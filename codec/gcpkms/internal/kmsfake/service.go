@@ -68,7 +68,7 @@ func (f Fault) err() error {
 // Start starts a fake that ends with the test, on a free port of this host.
 func Start(t testing.TB, options ...grpc.ServerOption) *Service {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
