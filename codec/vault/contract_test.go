@@ -18,7 +18,7 @@ import (
 //
 //	path "transit/+/echoseal-contract*" { capabilities = ["create", "update", "read"] }
 //	path "transit/datakey/plaintext/echoseal-contract" { capabilities = ["update"] }
-//	path "transit/keys/echoseal-contract*/*" { capabilities = ["update"] }
+//	path "transit/keys/echoseal-contract/rotate" { capabilities = ["update"] }
 //
 // The keys stay, and each run adds a version.
 func TestContract(t *testing.T) {
