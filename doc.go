@@ -24,6 +24,9 @@
 //   - binding: the claims around a state, for servers on any SDK
 //   - codec: what seals bytes into a token; codec/local with keys in memory
 //   - codec/codectest: the test suite for a codec of your own
+//   - keyset: data keys that a key service wraps; codec/awskms, codec/gcpkms, codec/vault
+//     and codec/localkek (modules of their own) are such services
+//   - keyset/keysettest: the test suite for a key service of your own
 //
 // Tokens are compatible with the MCP Python SDK: servers in both languages that
 // share a secret accept each other's.

@@ -202,7 +202,8 @@ func concurrent(t *testing.T, c codec.Codec) {
 func expirer(t *testing.T, c codec.Codec) {
 	e, ok := c.(codec.Expirer)
 	if !ok {
-		t.Skip("not implemented: optional")
+		t.Log("not implemented: optional")
+		return
 	}
 	ceiling := e.MaxTTL()
 	if ceiling < 0 {
@@ -231,7 +232,8 @@ func expirer(t *testing.T, c codec.Codec) {
 func identifier(t *testing.T, c codec.Codec) {
 	id, ok := c.(codec.Identifier)
 	if !ok {
-		t.Skip("not implemented: optional")
+		t.Log("not implemented: optional")
+		return
 	}
 	token := seal(t, c, []byte("x"))
 	kid := id.KID(token)
@@ -251,7 +253,8 @@ func identifier(t *testing.T, c codec.Codec) {
 func appender(t *testing.T, c codec.Codec) {
 	a, ok := c.(codec.Appender)
 	if !ok {
-		t.Skip("not implemented: optional")
+		t.Log("not implemented: optional")
+		return
 	}
 	for _, payload := range payloads() {
 		for _, room := range []int{0, 1, 64, 200_000} {

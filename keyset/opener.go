@@ -1,0 +1,95 @@
+package keyset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// An Opener opens the key services that URIs of certain schemes name. The module of
+// each service has a function Opener that returns it.
+type Opener struct {
+	// Schemes are the URI schemes, in lower case and without "://".
+	Schemes []string
+
+	// Open returns one service for the keys that the URIs name, at least one. The
+	// first key wraps, every one unwraps. ctx bounds the opening only.
+	Open func(ctx context.Context, uris ...string) (KeyService, error)
+}
+
+// NewOpener returns the opener of a key service: its function Open and the schemes of its
+// URIs.
+func NewOpener[S KeyService](open func(ctx context.Context, uris ...string) (S, error), schemes ...string) Opener {
+	return Opener{
+		Schemes: schemes,
+		Open: func(ctx context.Context, uris ...string) (KeyService, error) {
+			service, err := open(ctx, uris...)
+			if err != nil {
+				return nil, err // and no interface around a nil pointer
+			}
+			return service, nil
+		},
+	}
+}
+
+// Openers are the key services that a program can open by URI: an explicit list, since
+// nothing registers itself. Of two with one scheme the first counts.
+//
+//	openers := keyset.Openers{localkek.Opener(), awskms.Opener()}
+type Openers []Opener
+
+// Open opens the key services that the URIs name: one for all the URIs of an Opener, in
+// the order in which the URIs first name them. So the first URI names the key that
+// wraps. ctx bounds the opening only.
+//
+// The error is [ErrConfig] and names the schemes if there is no URI, or one without a
+// known scheme; others are those of the Opener. Of a URI that is refused here only the
+// scheme is shown.
+func (o Openers) Open(ctx context.Context, uris ...string) (Services, error) {
+	if len(uris) == 0 {
+		return nil, fmt.Errorf("%w: no key service: give the URI of at least one key; %s", ErrConfig, o.known())
+	}
+	var order []int // indices of o
+	named := make([][]string, len(o))
+	for i, uri := range uris {
+		scheme, _, ok := strings.Cut(uri, "://")
+		if !ok {
+			return nil, fmt.Errorf("%w: key service %d is not given as SCHEME://…; %s", ErrConfig, i, o.known())
+		}
+		at := slices.IndexFunc(o, func(opener Opener) bool {
+			return slices.Contains(opener.Schemes, strings.ToLower(scheme)) // RFC 3986, section 3.1
+		})
+		if at < 0 {
+			return nil, fmt.Errorf("%w: no key service has the scheme %.32q; %s", ErrConfig, scheme, o.known())
+		}
+		if named[at] == nil {
+			order = append(order, at)
+		}
+		named[at] = append(named[at], uri)
+	}
+	services := make(Services, len(order))
+	for i, at := range order {
+		service, err := o[at].Open(ctx, named[at]...)
+		if err != nil {
+			return nil, err
+		}
+		services[i] = service
+	}
+	return services, nil
+}
+
+func (o Openers) known() string {
+	var schemes []string
+	for _, opener := range o {
+		for _, scheme := range opener.Schemes {
+			if !slices.Contains(schemes, scheme) {
+				schemes = append(schemes, scheme)
+			}
+		}
+	}
+	if len(schemes) == 0 {
+		return "this program knows no scheme"
+	}
+	return "the schemes are " + strings.Join(schemes, ", ")
+}
