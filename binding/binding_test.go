@@ -2,6 +2,7 @@ package binding
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -153,16 +154,18 @@ func TestEveryRoundIsSealedAfresh(t *testing.T) {
 func TestTokenIsBoundToItsRequest(t *testing.T) {
 	p := mustPolicy(t, local.Ephemeral(), Options{Audience: "fleet"})
 	token := mustSeal(t, p.Round(call, Principal{}), "x")
-	with := func(arguments string) Request { return Request{call.Method, call.Target, []byte(arguments)} }
+	with := func(arguments string) Request {
+		return Request{Method: call.Method, Target: call.Target, Arguments: []byte(arguments)}
+	}
 	for name, request := range map[string]Request{
-		"another tool":             {call.Method, "destroy", call.Arguments},
-		"another spelling":         {call.Method, "Provision", call.Arguments},
-		"no tool":                  {call.Method, "", call.Arguments},
-		"another method":           {MethodGetPrompt, call.Target, call.Arguments},
-		"resources/read":           {MethodReadResource, call.Target, nil},
-		"no method":                {"", call.Target, call.Arguments},
-		"a method without state":   {"tools/list", call.Target, call.Arguments},
-		"no arguments":             {call.Method, call.Target, nil},
+		"another tool":             {Method: call.Method, Target: "destroy", Arguments: call.Arguments},
+		"another spelling":         {Method: call.Method, Target: "Provision", Arguments: call.Arguments},
+		"no tool":                  {Method: call.Method, Target: "", Arguments: call.Arguments},
+		"another method":           {Method: MethodGetPrompt, Target: call.Target, Arguments: call.Arguments},
+		"resources/read":           {Method: MethodReadResource, Target: call.Target, Arguments: nil},
+		"no method":                {Method: "", Target: call.Target, Arguments: call.Arguments},
+		"a method without state":   {Method: "tools/list", Target: call.Target, Arguments: call.Arguments},
+		"no arguments":             {Method: call.Method, Target: call.Target, Arguments: nil},
 		"empty arguments":          with("{}"),
 		"another value":            with(`{"env":"staging","count":3}`),
 		"integer became float":     with(`{"env":"production","count":3.0}`),
@@ -170,10 +173,10 @@ func TestTokenIsBoundToItsRequest(t *testing.T) {
 		"one argument more":        with(`{"env":"production","count":3,"x":null}`),
 		"arguments are not JSON":   with(`{"env":"production","count":3`),
 		"arguments are not UTF-8":  with("{\"env\":\"production\",\"count\":3,\"x\":\"\xff\"}"),
-		"arguments are not there":  {call.Method, call.Target, []byte{}},
+		"arguments are not there":  {Method: call.Method, Target: call.Target, Arguments: []byte{}},
 		"arguments are too deep":   with(strings.Repeat("[", 600) + strings.Repeat("]", 600)),
 		"arguments are repeated":   with(`{"env":"production","count":3}{}`),
-		"target is not UTF-8":      {call.Method, "provision\xff", call.Arguments},
+		"target is not UTF-8":      {Method: call.Method, Target: "provision\xff", Arguments: call.Arguments},
 		"the wrong duplicate wins": with(`{"env":"production","count":3,"count":4}`),
 	} {
 		t.Run(name, func(t *testing.T) { wantRefused(t, p.Round(request, Principal{}), token, WrongRequest) })
@@ -191,10 +194,37 @@ func TestTokenIsBoundToItsRequest(t *testing.T) {
 	}
 }
 
+func TestUniqueNamesRefusesAmbiguousArguments(t *testing.T) {
+	p := mustPolicy(t, local.Ephemeral(), Options{Audience: "a"})
+	with := func(arguments string) *Round {
+		return p.Round(Request{Method: MethodCallTool, Target: "x", Arguments: []byte(arguments), UniqueNames: true}, Principal{})
+	}
+	token := mustSeal(t, with(`{"amount":20,"to":{"account":"shop"}}`), "x")
+	for _, arguments := range []string{
+		`{"amount":7,"amount":20,"to":{"account":"shop"}}`,
+		`{"amount":20,"to":{"admin":true},"to":{"account":"shop"}}`,
+		`{"amount":20,"to":{"Account":"me","account":"shop"}}`,
+		`{"amount":20,"to":{"account":"me","\u0061ccount":"shop"}}`,
+	} {
+		wantRefused(t, with(arguments), token, WrongRequest)
+		if sealed, err := with(arguments).Seal("x"); sealed != "" || err == nil || !strings.Contains(err.Error(), "same name") {
+			t.Errorf("%s: Seal = %q, %v", arguments, sealed, err)
+		}
+	}
+	for _, arguments := range []string{`{"to":{"account":"shop"},"amount":20}`} {
+		if _, err := with(arguments).Unseal(token); err != nil {
+			t.Errorf("%s: %v", arguments, err)
+		}
+	}
+	if _, err := p.Round(Request{Method: MethodCallTool, Target: "x", UniqueNames: true}, Principal{}).Seal("x"); err != nil {
+		t.Errorf("no arguments: %v", err)
+	}
+}
+
 func TestLoneSurrogatesInArgumentsAreToldApart(t *testing.T) {
 	p := mustPolicy(t, local.Ephemeral(), Options{Audience: "a"})
 	with := func(arguments string) *Round {
-		return p.Round(Request{MethodCallTool, "x", []byte(arguments)}, Principal{})
+		return p.Round(Request{Method: MethodCallTool, Target: "x", Arguments: []byte(arguments)}, Principal{})
 	}
 	token := mustSeal(t, with(`{"a":"\ud800"}`), "x")
 	if _, err := with(`{"a":"\uD800"}`).Unseal(token); err != nil {
@@ -207,10 +237,10 @@ func TestLoneSurrogatesInArgumentsAreToldApart(t *testing.T) {
 func TestArgumentsOfAResourceDoNotCount(t *testing.T) {
 	p := mustPolicy(t, local.Ephemeral(), Options{Audience: "a"})
 	token := mustSeal(t, p.Round(Request{Method: MethodReadResource, Target: "file:///a"}, Principal{}), "x")
-	if _, err := p.Round(Request{MethodReadResource, "file:///a", []byte("not JSON")}, Principal{}).Unseal(token); err != nil {
+	if _, err := p.Round(Request{Method: MethodReadResource, Target: "file:///a", Arguments: []byte("not JSON")}, Principal{}).Unseal(token); err != nil {
 		t.Error(err)
 	}
-	wantRefused(t, p.Round(Request{MethodReadResource, "file:///b", nil}, Principal{}), token, WrongRequest)
+	wantRefused(t, p.Round(Request{Method: MethodReadResource, Target: "file:///b", Arguments: nil}, Principal{}), token, WrongRequest)
 }
 
 func TestTokenIsBoundToItsPrincipal(t *testing.T) {
@@ -391,7 +421,7 @@ func TestPayloadsThatAreNoClaims(t *testing.T) {
 		}
 	}
 	bound := r.policy.Round(r.request, Bound("alice"))
-	for _, p := range []string{`1`, `{}`, `[]`, `true`, `""`, `"!!!!"`, `"YKc8TrCvRbZIVS1sRqbepOvGKheyguaC"`, `"YKc8TrCvRbZIVS1sRqbepOvGKheyguaC="`, `"YKc8TrCvRbZIVS1s\nRqbepOvGKheyguaC"`, `"` + strings.Repeat("\\n", 32) + `"`} {
+	for _, p := range []string{`1`, `{}`, `[]`, `true`, `""`, `"!!!!"`, `"YKc8TrCvRbZIVS1sRqbepOvGKheyguaC"`, `"YKc8TrCvRbZIVS1sRqbepOvGKheyguaC="`, `"YKc8TrCvRbZIVS1sRqbepOvGKheyguaCYKc8"`, `"` + strings.Repeat("A", 36) + `"`, `"YKc8TrCvRbZIVS1s\nRqbepOvGKheyguaC"`, `"` + strings.Repeat("\\n", 32) + `"`} {
 		wantRefused(t, bound, sealClaims(t, ring, change(`"aud":"a"`, `"aud":"a","p":`+p)), WrongPrincipal)
 	}
 }
@@ -404,6 +434,7 @@ func TestConstructorNamesTheOption(t *testing.T) {
 		want  string
 	}{
 		{nil, Options{Audience: "a"}, "codec"},
+		{(*local.Ring)(nil), Options{Audience: "a"}, "codec"},
 		{ring, Options{}, "Audience"},
 		{ring, Options{Audience: "a", NoAudience: true}, "NoAudience"},
 		{ring, Options{Audience: "\xff"}, "UTF-8"},
@@ -436,7 +467,7 @@ func TestSealRefusesWhatCannotComeBack(t *testing.T) {
 		"target is binary":       {Request{Method: MethodCallTool, Target: "\xff"}, "x", "not valid UTF-8"},
 		"state is too large":     {call, strings.Repeat("x", 900), "MaxTokenChars"},
 		"state is far too large": {call, strings.Repeat("x", 100_000), "MaxTokenChars"},
-		"arguments are not JSON": {Request{MethodCallTool, "x", []byte("{")}, "x", "not usable JSON at byte 1"},
+		"arguments are not JSON": {Request{Method: MethodCallTool, Target: "x", Arguments: []byte("{")}, "x", "not usable JSON at byte 1"},
 		"no such method":         {Request{Method: "tools/list"}, "x", "no requestState"},
 	} {
 		r := p.Round(c.request, Principal{})
@@ -601,11 +632,13 @@ func TestExplainMakesEveryCheck(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if e.Reason != Expired || e.State != "state" || e.TokenChars != len(token) || e.Digest != "RBNvo1WzZ4oRRq0W9-hkng" || !e.Claims.PrincipalBound || e.Claims.Audience != "fleet" {
+	if e.Reason != Expired || e.State() != "state" || e.TokenChars != len(token) || e.Digest != "RBNvo1WzZ4oRRq0W9-hkng" || !e.Claims.PrincipalBound || e.Claims.Audience != "fleet" {
 		t.Errorf("%+v", e)
 	}
-	if all := fmt.Sprintf("%+v", e); strings.Contains(all, "canary") {
-		t.Errorf("a principal is in %s", all)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+		if all := fmt.Sprintf(verb+verb, e, &e); strings.Contains(all, "canary") || strings.Contains(all, "state") {
+			t.Errorf("a principal or the state is in %s", all)
+		}
 	}
 }
 
@@ -647,6 +680,73 @@ func TestRefusalIsSilentAboutSecrets(t *testing.T) {
 	}
 }
 
+func TestNothingPrintsAPrincipal(t *testing.T) {
+	p := mustPolicy(t, local.Ephemeral(), Options{Audience: "a"})
+	principal := Bound("canary")
+	round := p.Round(Request{Method: MethodCallTool, Target: "x", Arguments: []byte(`{"a":"canary"}`)}, principal)
+	var log bytes.Buffer
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "principal", principal, "round", round, "policy", p)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%q"} {
+		fmt.Fprintf(&log, verb+verb+verb+verb, principal, &principal, round, p)
+	}
+	for _, secret := range []string{"canary", hex.EncodeToString([]byte("canary"))} {
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("%s is in %s", secret, log.String())
+		}
+	}
+	for principal, want := range map[Principal]string{{}: "not bound", Bound(""): "bound", FailedPrincipal(codec.ErrInvalid): "failed"} {
+		if got := fmt.Sprint(principal); got != "binding.Principal("+want+")" {
+			t.Errorf("%s", got)
+		}
+	}
+}
+
+func TestErrorOfThePrincipalIsNeverTheTokens(t *testing.T) {
+	p := mustPolicy(t, local.Ephemeral(), Options{Audience: "a"})
+	token := mustSeal(t, p.Round(call, Bound("alice")), "x")
+	// A function that opened a cookie with a codec of its own, say.
+	cookie := fmt.Errorf("cookie: %w", &codec.InvalidError{Reason: codec.BadSeal})
+	_, err := p.Round(call, FailedPrincipal(cookie)).Unseal(token)
+	if !errors.Is(err, PrincipalError) || errors.Is(err, codec.ErrInvalid) || errors.Is(err, codec.BadSeal) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRefusalOfACodecWithoutAReasonIsAFailure(t *testing.T) {
+	for _, err := range []error{codec.ErrInvalid, &codec.InvalidError{}, fmt.Errorf("wrapped: %w", codec.ErrInvalid)} {
+		r := mustPolicy(t, fails{err}, Options{Audience: "a"}).Round(call, Principal{})
+		state, got := r.Unseal("token")
+		if state != "" || !errors.Is(got, CodecError) || r.Refusal("token", got).Reason != CodecError || r.Explain("token").Reason != CodecError {
+			t.Errorf("%v: %q, %v", err, state, got)
+		}
+	}
+}
+
+func TestDigestIsComputedOnce(t *testing.T) {
+	r := mustPolicy(t, local.Ephemeral(), Options{Audience: "a"}).Round(Request{Method: MethodCallTool, Target: "x", Arguments: []byte(`{"a":1}`)}, Principal{})
+	token := mustSeal(t, r, "x")
+	copy(r.request.Arguments, "{nothing") // it would be refused now
+	if _, err := r.Unseal(token); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Seal("y"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLimitCountsTheTokenAlone(t *testing.T) {
+	ring := local.Ephemeral()
+	clock := &clockAt{time.Unix(1000, 0)}
+	length := len(mustSeal(t, mustPolicy(t, ring, Options{Audience: "a", Now: clock.now}).Round(call, Principal{}), "x"))
+	dst := bytes.Repeat([]byte("d"), length)
+	for limit, fits := range map[int]bool{length: true, length - 1: false} {
+		r := mustPolicy(t, ring, Options{Audience: "a", MaxTokenChars: limit, Now: clock.now}).Round(call, Principal{})
+		if out, err := r.AppendSeal(dst, "x"); (err == nil) != fits || fits && len(out) != 2*length {
+			t.Errorf("a limit of %d for %d characters: %v", limit, length, err)
+		}
+	}
+}
+
 func TestScratchIsWiped(t *testing.T) {
 	buf := take()
 	buf.reserve(100)
@@ -664,7 +764,7 @@ func TestPolicyIsSafeForConcurrentUse(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for j := range 200 {
-				request := Request{MethodCallTool, strconv.Itoa(i), fmt.Appendf(nil, `{"b":%d,"a":[%d]}`, i, j)}
+				request := Request{Method: MethodCallTool, Target: strconv.Itoa(i), Arguments: fmt.Appendf(nil, `{"b":%d,"a":[%d]}`, i, j)}
 				state := strings.Repeat(fmt.Sprint(i, j), 1+j)
 				token, err := p.Round(request, Bound(strconv.Itoa(i))).Seal(state)
 				if err != nil {

@@ -10,7 +10,7 @@ import (
 
 const claimsVersion = 1
 
-// Claims are the members of a payload as they stand in it; nil where absent.
+// claims are the members of a payload as they stand in it; nil where absent.
 type claims struct {
 	v, iat, exp, m, t, a, s, aud, p []byte
 }

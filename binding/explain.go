@@ -58,9 +58,16 @@ type Explanation struct {
 	Claims     *Claims      // nil if the token does not open
 	Digest     string       // of this round's request; "" if it has none
 
-	// State is the state in the token. It is secret: show it only to who asks for
-	// it.
-	State string
+	state string
+}
+
+// State returns the state in the token, "" if it does not open. It is secret: show it
+// only to who asks for it.
+func (e Explanation) State() string { return e.state }
+
+// Format prints the token's id and the reason, whatever the verb, and never the state.
+func (e Explanation) Format(f fmt.State, _ rune) {
+	_, _ = fmt.Fprintf(f, "binding.Explanation(token %s, kid %q, reason %q)", e.TokenID, e.KID, string(e.Reason))
 }
 
 // Explain makes every check on a token, those behind a failed one too, so that all
@@ -91,7 +98,7 @@ func (r *Round) Explain(token string) Explanation {
 	}
 	e.add("claims", "", "version 1")
 	e.Claims = c.decode()
-	e.State = text(c.s)
+	e.state = text(c.s)
 	now := r.policy.now()
 	for _, name := range checkNames {
 		reason := r.check(name, &c, seconds(now))
@@ -196,7 +203,7 @@ func (r *Round) detail(name string, reason codec.Reason, c *Claims, now time.Tim
 		switch {
 		case !failed:
 			return "the same"
-		case c.Audience == "":
+		case c.Audience == "" && r.policy.audience != "":
 			return "the token names no audience, this service has one"
 		case r.policy.audience == "":
 			return fmt.Sprintf("the token is for %q, this service has no audience", c.Audience)

@@ -19,7 +19,7 @@ func FuzzToken(f *testing.F) {
 	f.Add("v1.AAAA", MethodCallTool, "x", []byte(`{}`))
 	f.Add(mustSeal(f, p.Round(call, Principal{}), "state"), call.Method, call.Target, call.Arguments)
 	f.Fuzz(func(t *testing.T, token, method, target string, arguments []byte) {
-		r := p.Round(Request{method, target, arguments}, Principal{})
+		r := p.Round(Request{Method: method, Target: target, Arguments: arguments}, Principal{})
 		state, err := r.Unseal(token)
 		if err == nil && state != "state" {
 			t.Fatalf("%q gives %q", token, state)

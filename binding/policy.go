@@ -2,6 +2,7 @@ package binding
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/echoseal/echoseal/codec"
@@ -53,12 +54,12 @@ type Policy struct {
 }
 
 // New makes a policy that seals with c. The error is [codec.ErrConfig] and names
-// the option: no codec, neither or both of Audience and NoAudience, a negative TTL
+// the option: no codec (a nil pointer is none), neither or both of Audience and NoAudience, a negative TTL
 // or MaxTokenChars, an audience that is not text.
 func New(c codec.Codec, o Options) (*Policy, error) {
 	switch {
-	case c == nil:
-		return nil, configError("no codec")
+	case isNil(c):
+		return nil, configError("the codec is nil; check the error of its constructor")
 	case o.Audience == "" && !o.NoAudience:
 		return nil, configError("Audience is empty: name the service, so that another one with the same keys cannot pass its state off here; or set NoAudience for a key that never leaves this process")
 	case o.Audience != "" && o.NoAudience:
@@ -80,6 +81,16 @@ func New(c codec.Codec, o Options) (*Policy, error) {
 		p.now = time.Now
 	}
 	return p, nil
+}
+
+// isNil finds a nil pointer in the interface, too: what a constructor returns with an
+// error that nobody looked at.
+func isNil(c codec.Codec) bool {
+	if c == nil {
+		return true
+	}
+	v := reflect.ValueOf(c)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func configError(text string) error { return fmt.Errorf("%w: binding: %s", codec.ErrConfig, text) }

@@ -5,6 +5,8 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"io"
 
 	"github.com/echoseal/echoseal/internal/canon"
 )
@@ -25,6 +27,21 @@ type Principal struct {
 	err   error
 }
 
+// Format prints whether the principal is known, whatever the verb, and never who it is.
+func (p Principal) Format(f fmt.State, _ rune) {
+	_, _ = io.WriteString(f, "binding.Principal("+p.kind()+")")
+}
+
+func (p *Principal) kind() string {
+	switch {
+	case p.err != nil:
+		return "failed"
+	case p.bound:
+		return "bound"
+	}
+	return "not bound"
+}
+
 // Bound returns a known principal. Any string will do, the empty one too, as long
 // as it is the same for the same user in every replica.
 func Bound(principal string) Principal { return Principal{name: principal, bound: true} }
@@ -35,7 +52,7 @@ func Bound(principal string) Principal { return Principal{name: principal, bound
 // who asked.
 func FailedPrincipal(err error) Principal {
 	if err == nil {
-		err = errors.New("unknown error")
+		err = errors.New("FailedPrincipal was given no error")
 	}
 	return Principal{err: err}
 }

@@ -99,5 +99,13 @@ type failure struct {
 	cause  error
 }
 
-func (f *failure) Error() string   { return string(f.reason) + ": " + f.cause.Error() }
-func (f *failure) Unwrap() []error { return []error{f.reason, f.cause} }
+func (f *failure) Error() string { return string(f.reason) + ": " + f.cause.Error() }
+
+// Unwrap returns the reason and the cause, unless that says of itself that a token is
+// invalid: it does not mean this one.
+func (f *failure) Unwrap() []error {
+	if errors.Is(f.cause, codec.ErrInvalid) {
+		return []error{f.reason}
+	}
+	return []error{f.reason, f.cause}
+}

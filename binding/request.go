@@ -29,6 +29,13 @@ type Request struct {
 	// request has none. They are not used for resources/read. They must not change
 	// while the round is in use.
 	Arguments []byte
+
+	// UniqueNames refuses arguments in which an object has two members of one name,
+	// or of names that differ in letter case only. The digest takes the last of two
+	// members with one name, as Python does, but encoding/json merges them and does not
+	// tell case apart: a handler that decodes the bytes with it would see something
+	// else than what the token was made for. Set it wherever handlers get the bytes.
+	UniqueNames bool
 }
 
 const (
@@ -43,7 +50,8 @@ const (
 // calls false ({}, [], "", 0, 0.0, false) are {}.
 //
 // The error tells where arguments are not RFC 8259 JSON in UTF-8, nested deeper than
-// 512, or hold an integer of more than 4300 digits; it holds nothing of them.
+// 512, longer than 16 MiB, or hold an integer of more than 4300 digits; it holds nothing
+// of them.
 func Digest(arguments []byte) (string, error) {
 	chars, err := digest(arguments)
 	if err != nil {

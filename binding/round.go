@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/echoseal/echoseal/codec"
 	"github.com/echoseal/echoseal/internal/canon"
@@ -28,6 +29,16 @@ type Round struct {
 // Round begins a round for a request from a principal.
 func (p *Policy) Round(request Request, principal Principal) *Round {
 	return &Round{policy: p, request: request, principal: principal}
+}
+
+// Format prints the method and whether there is a principal, whatever the verb: the
+// arguments and the principal belong in no log.
+func (r *Round) Format(f fmt.State, _ rune) {
+	if r == nil {
+		_, _ = io.WriteString(f, "binding.Round()")
+		return
+	}
+	_, _ = fmt.Fprintf(f, "binding.Round(%q, principal %s)", r.request.Method, r.principal.kind())
 }
 
 // Unseal checks a token and returns the state in it.
@@ -91,11 +102,13 @@ func (r *Round) decrypt(buf *scratch, token string) error {
 	}
 	buf.reserve(len(token))
 	payload, err := r.policy.unseal(buf.bytes, token)
-	switch {
-	case err == nil:
+	if err == nil {
 		buf.bytes = payload
 		return nil
-	case errors.Is(err, codec.ErrInvalid):
+	}
+	// A refusal without a reason is a codec that does not keep its promise.
+	var invalid *codec.InvalidError
+	if errors.As(err, &invalid) && invalid.Reason != "" {
 		return err
 	}
 	return &failure{CodecError, err}
@@ -136,12 +149,13 @@ func (r *Round) check(name string, c *claims, now float64) codec.Reason {
 			return ""
 		}
 		return PrincipalDrift
-	default:
+	case "principal":
 		if !r.principal.bound || isString(c.p) && r.principal.matches(c.p[1:len(c.p)-1]) {
 			return ""
 		}
 		return WrongPrincipal
 	}
+	panic("binding: no check " + name)
 }
 
 // digestRequest computes the digest of the request if that has not been done.
@@ -154,7 +168,9 @@ func (r *Round) digestRequest() error {
 	case MethodReadResource:
 		r.digest, r.digestErr = digest(nil)
 	case MethodCallTool, MethodGetPrompt:
-		r.digest, r.digestErr = digest(r.request.Arguments)
+		if r.digest, r.digestErr = digest(r.request.Arguments); r.digestErr == nil && r.request.UniqueNames && r.request.Arguments != nil {
+			r.digestErr = canon.NamesDiffer(r.request.Arguments)
+		}
 	default:
 		r.digestErr = errors.New("the method carries no requestState")
 	}
@@ -184,7 +200,7 @@ func (r *Round) AppendSeal(dst []byte, state string) ([]byte, error) {
 	switch {
 	case r.principal.err != nil:
 		return dst, &failure{PrincipalError, r.principal.err}
-	case len(state) > r.policy.maxChars:
+	case len(state)+len(r.request.Target) > r.policy.maxChars:
 		return dst, tooLarge(r.policy.maxChars)
 	}
 	if err := r.digestRequest(); err != nil {
@@ -218,5 +234,5 @@ func (r *Round) AppendSeal(dst []byte, state string) ([]byte, error) {
 }
 
 func tooLarge(limit int) error {
-	return &failure{TooLarge, fmt.Errorf("the token would be longer than the %d characters of MaxTokenChars; keep less in the state", limit)}
+	return &failure{TooLarge, fmt.Errorf("the token would be longer than the %d characters of MaxTokenChars; keep less in the state, or use a shorter name or URI", limit)}
 }

@@ -51,8 +51,8 @@ type Expirer interface {
 //
 // Optional: found by type assertion.
 type Identifier interface {
-	// KID returns the key id written in token, or "" if there is none to be
-	// read. It reads the text only: neither that the key is known nor that the
+	// KID returns the key id written in token, 8 lower-case hex digits and the same
+	// for every token under a key, or "" if there is none to be read. It reads the text only: neither that the key is known nor that the
 	// token is genuine follows from it.
 	KID(token string) string
 }

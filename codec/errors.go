@@ -32,7 +32,7 @@ func (r Reason) Error() string { return string(r) }
 // token but the key id that the token's text names.
 type InvalidError struct {
 	Reason Reason
-	KID    string // 8 hex digits; "" if the token names no key
+	KID    string // 8 lower-case hex digits; "" if the token names no key
 }
 
 // Error gives the reason and the key id, at most 40 characters in all for the

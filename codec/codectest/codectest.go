@@ -209,11 +209,7 @@ func expirer(t *testing.T, c codec.Codec) {
 	if ceiling < 0 {
 		t.Errorf("MaxTTL is %v", ceiling)
 	}
-	within := ceiling / 2
-	if ceiling == 0 {
-		within = time.Hour
-	}
-	token, err := e.SealUntil([]byte(canary), time.Now().Add(within))
+	token, err := e.SealUntil([]byte(canary), soon(c))
 	if err != nil {
 		t.Fatalf("SealUntil within the ceiling: %v", err)
 	}
@@ -221,12 +217,29 @@ func expirer(t *testing.T, c codec.Codec) {
 		t.Errorf("%q, %v", got, err)
 	}
 	if ceiling > 0 {
-		if _, err := e.SealUntil([]byte(canary), time.Now().Add(ceiling+24*time.Hour)); err == nil {
+		if _, err := e.SealUntil([]byte(canary), late(c)); err == nil {
 			t.Error("SealUntil a day beyond the ceiling was accepted")
 		} else {
 			silent(t, err, "")
 		}
 	}
+}
+
+// soon is a time within the ceiling of c, late one far beyond it.
+func soon(c codec.Codec) time.Time {
+	if ceiling := maxTTL(c); ceiling > 0 {
+		return time.Now().Add(ceiling / 2)
+	}
+	return time.Now().Add(time.Hour)
+}
+
+func late(c codec.Codec) time.Time { return time.Now().Add(maxTTL(c) + 24*time.Hour) }
+
+func maxTTL(c codec.Codec) time.Duration {
+	if e, ok := c.(codec.Expirer); ok {
+		return e.MaxTTL()
+	}
+	return 0
 }
 
 func identifier(t *testing.T, c codec.Codec) {
@@ -237,7 +250,7 @@ func identifier(t *testing.T, c codec.Codec) {
 	}
 	token := seal(t, c, []byte("x"))
 	kid := id.KID(token)
-	if len(kid) != 8 || strings.Trim(kid, "0123456789abcdef") != "" {
+	if !isKID(kid) {
 		t.Errorf("key id %q, want 8 lower-case hex digits", kid)
 	}
 	if other := id.KID(seal(t, c, []byte("y"))); other != kid {
@@ -249,6 +262,8 @@ func identifier(t *testing.T, c codec.Codec) {
 		}
 	}
 }
+
+func isKID(text string) bool { return len(text) == 8 && strings.Trim(text, "0123456789abcdef") == "" }
 
 func appender(t *testing.T, c codec.Codec) {
 	a, ok := c.(codec.Appender)
@@ -272,6 +287,18 @@ func appender(t *testing.T, c codec.Codec) {
 			if err != nil || !bytes.HasPrefix(opened, dst) || !bytes.Equal(opened[len(dst):], payload) {
 				t.Fatalf("AppendUnseal of %d bytes gives %d, %v", len(payload), len(opened)-len(dst), err)
 			}
+		}
+	}
+	sealed, err := a.AppendSeal([]byte("before: "), []byte(canary), soon(c))
+	if err != nil {
+		t.Fatalf("AppendSeal with a time within the ceiling: %v", err)
+	}
+	if got, err := c.Unseal(string(sealed[len("before: "):])); err != nil || string(got) != canary {
+		t.Errorf("what AppendSeal made for a time comes back as %d bytes, %v", len(got), err)
+	}
+	if maxTTL(c) > 0 {
+		if out, err := a.AppendSeal([]byte("before: "), []byte(canary), late(c)); err == nil || string(out) != "before: " {
+			t.Errorf("AppendSeal a day beyond the ceiling: %d bytes, %v", len(out), err)
 		}
 	}
 	token := []byte(seal(t, c, []byte(canary)))
@@ -312,6 +339,8 @@ func refused(t *testing.T, c codec.Codec, token, what string) {
 	case !errors.Is(err, codec.ErrInvalid) || !errors.As(err, &invalid):
 		t.Errorf("%s: %v is no *codec.InvalidError", what, err)
 		return
+	case invalid.KID != "" && !isKID(invalid.KID):
+		t.Errorf("%s: the key id of the error is not 8 lower-case hex digits", what)
 	case invalid.Reason == "" || !errors.Is(err, invalid.Reason):
 		t.Errorf("%s: the reason of %v cannot be found by errors.Is", what, err)
 	}

@@ -38,11 +38,14 @@ var broken = map[string]struct {
 	"shows the payload": {func() codec.Codec {
 		return wrap{fail: func(err error) error { return fmt.Errorf("%s: %w", canary, err) }}
 	}, "single-bit_flip"},
-	"opens once":                {func() codec.Codec { return once{wrap{}, new(sync.Map)} }, "opened_again"},
-	"does not encrypt nor sign": {func() codec.Codec { return plainText{} }, "single-bit_flip"},
-	"ceiling not kept":          {func() codec.Codec { return lax{local.Ephemeral()} }, "Expirer"},
-	"names no key":              {func() codec.Codec { return nameless{local.Ephemeral()} }, "Identifier"},
-	"drops what dst held":       {func() codec.Codec { return dropper{local.Ephemeral()} }, "Appender"},
+	"opens once":                 {func() codec.Codec { return once{wrap{}, new(sync.Map)} }, "opened_again"},
+	"does not encrypt nor sign":  {func() codec.Codec { return plainText{} }, "single-bit_flip"},
+	"ceiling not kept":           {func() codec.Codec { return lax{local.Ephemeral()} }, "Expirer"},
+	"names no key":               {func() codec.Codec { return nameless{local.Ephemeral()} }, "Identifier"},
+	"appends beyond the ceiling": {func() codec.Codec { return strict{local.Ephemeral()} }, "Appender"},
+	"appends for no time":        {func() codec.Codec { return timeless{local.Ephemeral()} }, "Appender"},
+	"a token for a key id":       {func() codec.Codec { return talkative{local.Ephemeral()} }, "single-bit_flip"},
+	"drops what dst held":        {func() codec.Codec { return dropper{local.Ephemeral()} }, "Appender"},
 }
 
 // A suite that passes everything is none: each fault must be found, in a process of
@@ -158,6 +161,38 @@ func (plainText) Unseal(token string) ([]byte, error) {
 type lax struct{ *local.Ring }
 
 func (lax) MaxTTL() time.Duration { return time.Minute }
+
+// strict keeps a ceiling in SealUntil alone.
+type strict struct{ *local.Ring }
+
+func (strict) MaxTTL() time.Duration { return time.Minute }
+
+func (s strict) SealUntil(p []byte, expires time.Time) (string, error) {
+	if time.Until(expires) > time.Minute {
+		return "", errors.New("beyond the ceiling")
+	}
+	return s.Seal(p)
+}
+
+type timeless struct{ *local.Ring }
+
+func (s timeless) AppendSeal(dst, p []byte, expires time.Time) ([]byte, error) {
+	if !expires.IsZero() {
+		return dst, errors.New("no time, please")
+	}
+	return s.Ring.AppendSeal(dst, p, expires)
+}
+
+type talkative struct{ *local.Ring }
+
+func (s talkative) Unseal(token string) ([]byte, error) {
+	p, err := s.Ring.Unseal(token)
+	var invalid *codec.InvalidError
+	if errors.As(err, &invalid) {
+		invalid.KID = token
+	}
+	return p, err
+}
 
 type nameless struct{ *local.Ring }
 

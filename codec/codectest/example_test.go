@@ -8,11 +8,8 @@ import (
 	"github.com/echoseal/echoseal/codec/local"
 )
 
-// In the tests of a codec this is the whole of it.
-func Example() {
-	testMyCodec := func(t *testing.T) {
-		codectest.Run(t, func(testing.TB) codec.Codec { return local.Ephemeral() })
-	}
-	_ = testMyCodec // go test runs it
-	// Output:
+// This is the whole test of a codec. (An example cannot run a test, so go test runs it
+// as one.)
+func TestCodec(t *testing.T) {
+	codectest.Run(t, func(testing.TB) codec.Codec { return local.Ephemeral() })
 }

@@ -81,4 +81,7 @@ func labelled(label string, key []byte) [sha256.Size]byte {
 	return sha256.Sum256(buf)
 }
 
-var errNotAKey = errors.New("not a key: use NewKey")
+var (
+	errNotAKey  = errors.New("not a key: use NewKey")
+	errNotARing = fmt.Errorf("%w: local: not a ring: use New, and check its error", codec.ErrConfig)
+)

@@ -257,6 +257,17 @@ func TestRingStopsAtTheSealLimit(t *testing.T) {
 	}
 }
 
+func TestWhatIsNoRingSaysSo(t *testing.T) {
+	for _, ring := range []*Ring{nil, {}} {
+		if token, err := ring.Seal(nil); token != "" || !errors.Is(err, codec.ErrConfig) {
+			t.Errorf("Seal = %q, %v", token, err)
+		}
+		if payload, err := ring.Unseal(mustSeal(t, Ephemeral())); payload != nil || !errors.Is(err, codec.ErrConfig) || errors.Is(err, codec.ErrInvalid) {
+			t.Errorf("Unseal = %q, %v", payload, err)
+		}
+	}
+}
+
 func TestNothingPrintsAKey(t *testing.T) {
 	ring := mustRing(t, secret(1))
 	var log bytes.Buffer

@@ -41,7 +41,7 @@ var (
 //
 // The error is [codec.ErrConfig] and names the index of the secret: one that is too
 // short, one that is given twice, or one whose key id is that of another secret by
-// chance (1 in 4 thousand million; take another secret).
+// chance (1 in 4 thousand million: take another secret).
 func New(secrets ...[]byte) (*Ring, error) {
 	keys := make([]*Key, len(secrets))
 	for i, secret := range secrets {

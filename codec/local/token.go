@@ -24,8 +24,10 @@ const maxPooled = 1 << 18
 // AppendSeal appends a token for payload to dst; expires does not matter, as in
 // [Ring.SealUntil].
 func (r *Ring) AppendSeal(dst, payload []byte, _ time.Time) ([]byte, error) {
+	if r == nil || r.first == nil {
+		return dst, errNotARing
+	}
 	if r.seals.Add(1) > maxSeals {
-		r.seals.Store(maxSeals) // stay exhausted, do not wrap around
 		return dst, fmt.Errorf("local: key %s has made 2^32 seals, the most that random nonces allow; put a new secret first", r.first.text)
 	}
 	buf := take(overhead + len(payload))
@@ -38,10 +40,11 @@ func (r *Ring) AppendSeal(dst, payload []byte, _ time.Time) ([]byte, error) {
 // AppendUnseal appends the payload of token to dst. Errors are those of
 // [Ring.Unseal].
 func (r *Ring) AppendUnseal(dst []byte, token string) ([]byte, error) {
+	if r == nil || r.first == nil {
+		return dst, errNotARing
+	}
 	text, ok := strings.CutPrefix(token, prefix)
-	// One character beyond a multiple of four is no whole byte; the decoder would
-	// say so only where no CR or LF makes up for it.
-	if !ok || len(text)%4 == 1 || strings.IndexByte(text, '\n') >= 0 || strings.IndexByte(text, '\r') >= 0 {
+	if !ok || strings.IndexByte(text, '\n') >= 0 || strings.IndexByte(text, '\r') >= 0 {
 		return dst, &codec.InvalidError{Reason: codec.Malformed}
 	}
 	buf := take(encoding.DecodedLen(len(text)))

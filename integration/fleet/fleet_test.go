@@ -167,7 +167,6 @@ func TestOtherSpellingsAreAccepted(t *testing.T) {
 		{"spaced", tool, with(tool, "{ \"value\" :\t{\"b\":[ 1.5,\"é\",1e3 ],\"a\":0},\n\"note\":\"a/b\" }")},
 		{"escaped", tool, with(tool, `{"v\u0061lue":{"b":[1.5,"\u00e9",1e3],"a":0},"note":"a\/b"}`)},
 		{"other numerals", tool, with(tool, `{"value":{"b":[15e-1,"é",1000.0],"a":-0},"note":"a/b"}`)},
-		{"the last of two counts", tool, with(tool, `{"note":"x","value":{"b":[1.5,"é",1e3],"a":0},"note":"a/b"}`)},
 		{"null for none", with(tool, ""), with(tool, "null")},
 		{"empty for none", with(tool, ""), with(tool, "{}")},
 		{"a prompt's reordered", prompt, with(prompt, `{"note":"a\/b","value":"\u00e9"}`)},
@@ -181,6 +180,22 @@ func TestOtherSpellingsAreAccepted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// To Python the last of two members with one name counts. A handler in Go may decode
+// the same bytes with encoding/json, which merges the two and does not tell letter
+// case apart, so Go refuses what Python accepts.
+func TestRepeatedNamesAreRefusedByGoAlone(t *testing.T) {
+	tool := request{binding.MethodCallTool, "book", `{"value":{"a":0},"note":"a/b"}`, alice}
+	for _, order := range start(t) {
+		token := order[0].post(t, tool, "").state
+		for _, arguments := range []string{`{"note":"x","value":{"a":0},"note":"a/b"}`, `{"value":{"a":1,"a":0},"note":"a/b"}`} {
+			got := order[1].post(t, with(tool, arguments), token)
+			if order[1].name == "go" && got.err != frozen || order[1].name == "python" && got.state == "" {
+				t.Errorf("%s sealed by %s: %s answers %+v", arguments, order[0].name, order[1].name, got)
+			}
+		}
 	}
 }
 

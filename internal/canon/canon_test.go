@@ -71,6 +71,10 @@ func TestDepthAndSizeAreBounded(t *testing.T) {
 	if _, err := Append(nil, []byte("["+strings.Repeat("[[]],", 2000)+"[]]")); err != nil {
 		t.Error(err)
 	}
+	long := []byte(`{"a":"` + strings.Repeat("x", MaxBytes) + `"}`)
+	if _, err := members(long); err == nil || !strings.Contains(err.Error(), "16 MiB") {
+		t.Errorf("Members of a document that is too long: %v", err)
+	}
 	if _, err := Append(nil, make([]byte, MaxBytes+1)); err == nil || !strings.Contains(err.Error(), "16 MiB") {
 		t.Errorf("a document that is too long: %v", err)
 	}
@@ -102,6 +106,18 @@ func TestMembersAreSortedByCodePoint(t *testing.T) {
 		if err != nil || string(got) != "before "+want {
 			t.Errorf("%s = %s, %v; want %s", in, got, err, want)
 		}
+	}
+}
+
+// Sorting few members is stable with any algorithm.
+func TestLastOfManyDuplicatesCounts(t *testing.T) {
+	var doc strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&doc, `,"%c":%d`, 'a'+i%3, i)
+	}
+	got, err := Append(nil, []byte("{"+doc.String()[1:]+"}"))
+	if want := `{"a":57,"b":58,"c":59}`; err != nil || string(got) != want {
+		t.Errorf("%s, %v; want %s", got, err, want)
 	}
 }
 

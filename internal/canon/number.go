@@ -36,9 +36,7 @@ func appendNumber(dst, number []byte) ([]byte, problem) {
 	}
 	for _, c := range digits {
 		if c < '0' || c > '9' { // a point or an exponent
-			// Out of range is ±Inf or 0, as in Python.
-			f, _ := strconv.ParseFloat(string(number), 64)
-			return AppendFloat(dst, f), ""
+			return AppendFloat(dst, ParseFloat(number)), ""
 		}
 	}
 	switch {
@@ -50,7 +48,7 @@ func appendNumber(dst, number []byte) ([]byte, problem) {
 	return append(dst, number...), ""
 }
 
-// number returns the end of the number that starts at src[i], or i if there is none
+// numberEnd returns the end of the number that starts at src[i], or i if there is none
 // of JSON's grammar.
 func numberEnd(src []byte, i int) int {
 	start := i

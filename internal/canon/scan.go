@@ -21,6 +21,7 @@ const (
 	badString problem = "a string holds a bad escape, a control character or invalid UTF-8"
 	trailing  problem = "more text follows the value"
 	noObject  problem = "it is no object"
+	sameName  problem = "an object has two members of the same name, or of names that differ in letter case only"
 	tooDeep   problem = "it is nested deeper than 512"
 	tooLong   problem = "it is longer than 16 MiB"
 )

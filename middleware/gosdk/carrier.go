@@ -33,7 +33,7 @@ func carriers() map[string]carrier {
 	return map[string]carrier{
 		binding.MethodCallTool: newShape(
 			func(p *mcp.CallToolParamsRaw) binding.Request {
-				return binding.Request{Method: binding.MethodCallTool, Target: p.Name, Arguments: p.Arguments}
+				return binding.Request{Method: binding.MethodCallTool, Target: p.Name, Arguments: p.Arguments, UniqueNames: true}
 			},
 			func(p *mcp.CallToolParamsRaw) *string { return &p.RequestState },
 			func(r *mcp.CallToolResult) *string { return &r.RequestState },

@@ -2,7 +2,6 @@ package gosdk
 
 import (
 	"context"
-	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -80,9 +79,13 @@ func (b *boundary) wrap(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		// One round for both directions, so that principal and digest are found once;
 		// none for the many requests that have nothing to do with states.
-		round := sync.OnceValue(func() *binding.Round {
-			return b.policy.Round(in.bound, b.principal(ctx, req))
-		})
+		var begun *binding.Round
+		round := func() *binding.Round {
+			if begun == nil {
+				begun = b.policy.Round(in.bound, b.principal(ctx, req))
+			}
+			return begun
+		}
 		inner := req
 		if in.state != "" {
 			state, err := round().Unseal(in.state)

@@ -1,0 +1,97 @@
+package canon
+
+import (
+	"bytes"
+	"unicode"
+)
+
+// NamesDiffer reports an error if an object in the JSON document doc has two members
+// whose names are the same, or would be to encoding/json, which does not tell letter
+// case apart: in such a document two readers may see two things. It also reports
+// where doc is not usable JSON.
+func NamesDiffer(doc []byte) error {
+	if len(doc) > MaxBytes {
+		return tooLong.at(MaxBytes)
+	}
+	n := names{scanner: scanner{src: doc}}
+	n.space()
+	p := n.check()
+	if p == "" {
+		if n.space(); n.i != len(doc) {
+			p = trailing
+		}
+	}
+	return p.at(n.i)
+}
+
+type names struct{ scanner }
+
+func (n *names) check() problem {
+	switch n.peek() {
+	case '{':
+		return n.checkObject()
+	case '[':
+		empty, p := n.enter(']')
+		for more := !empty && p == ""; more; {
+			if p = n.check(); p != "" {
+				return p
+			}
+			more, p = n.next(']')
+		}
+		return p
+	}
+	return n.value()
+}
+
+func (n *names) checkObject() problem {
+	const few = 16 // up to here comparing all pairs is faster than a map
+	var list [][]byte
+	var seen map[string]bool
+	empty, p := n.enter('}')
+	for more := !empty && p == ""; more; {
+		raw, p := n.name()
+		if p != "" {
+			return p
+		}
+		name := raw[1 : len(raw)-1]
+		if bytes.IndexByte(name, '\\') >= 0 {
+			name = bytes.ToValidUTF8(AppendText(nil, raw), []byte("\ufffd")) // as encoding/json has it
+		}
+		if seen == nil {
+			for _, other := range list {
+				if bytes.EqualFold(name, other) {
+					return sameName
+				}
+			}
+			if list = append(list, name); len(list) > few {
+				seen = make(map[string]bool)
+				for _, other := range list {
+					seen[fold(other)] = true
+				}
+			}
+		} else if folded := fold(name); seen[folded] {
+			return sameName
+		} else {
+			seen[folded] = true
+		}
+		if p = n.check(); p != "" {
+			return p
+		}
+		if more, p = n.next('}'); p != "" {
+			return p
+		}
+	}
+	return p
+}
+
+// fold returns a text that two names share exactly if bytes.EqualFold holds: of each
+// character the first one of its case-folding orbit.
+func fold(name []byte) string {
+	return string(bytes.Map(func(r rune) rune {
+		first := r
+		for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+			first = min(first, other)
+		}
+		return first
+	}, name))
+}
