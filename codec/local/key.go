@@ -41,10 +41,12 @@ type Key struct {
 // bytes. It keeps nothing of secret.
 //
 // The error is [codec.ErrConfig].
-func NewKey(secret []byte) (*Key, error) {
+func NewKey(secret []byte) (*Key, error) { return newKey(secret, "the secret") }
+
+func newKey(secret []byte, what string) (*Key, error) {
 	if len(secret) < minSecret {
-		return nil, fmt.Errorf("%w: the secret is %d bytes long, at least %d random bytes are needed; make one with: openssl rand -hex 32",
-			codec.ErrConfig, len(secret), minSecret)
+		return nil, fmt.Errorf("%w: local: %s is %d bytes long, at least %d random bytes are needed; make one with: openssl rand -hex 32",
+			codec.ErrConfig, what, len(secret), minSecret)
 	}
 	derived, err := hkdf.Key(sha256.New, secret, nil, keyInfo, 32)
 	if err != nil {

@@ -45,9 +45,9 @@ var (
 func New(secrets ...[]byte) (*Ring, error) {
 	keys := make([]*Key, len(secrets))
 	for i, secret := range secrets {
-		k, err := NewKey(secret)
+		k, err := newKey(secret, fmt.Sprintf("secret %d", i))
 		if err != nil {
-			return nil, fmt.Errorf("local: secret %d: %w", i, err)
+			return nil, err
 		}
 		keys[i] = k
 	}

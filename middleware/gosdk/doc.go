@@ -48,4 +48,18 @@
 // the SDK before any middleware runs, with an error of its own. The arguments of a
 // prompt reach a middleware as decoded strings, in which every lone surrogate has
 // become U+FFFD.
+//
+// # Arguments
+//
+// A token fits the arguments that it was made for, compared as values: white space,
+// escapes and the order of members do not matter, 1 and 1.0 differ, and fractions
+// are binary64 numbers, so that 0.1 and 0.10000000000000000001 are one. The handler of a
+// tool added with [mcp.Server.AddTool] gets the raw bytes and decodes them as it likes.
+// So that it cannot see something else than what was bound, a call that carries a
+// state is refused if an object in its arguments has two members of one name, or of
+// names that differ in letter case only. Decode amounts that must be exact from
+// integers or text.
+//
+// Nothing else of the request is bound: neither _meta nor the input responses. What
+// must not change between two rounds belongs in the state.
 package gosdk

@@ -491,14 +491,14 @@ func TestArgumentsThatDecodeAlikeMayDiffer(t *testing.T) {
 	}
 	token := s.post(t, arguments(`{"n":1,"m":[1,2]}`, "")).token(t)
 	for args, accepted := range map[string]bool{
-		`{ "m" : [ 1 , 2 ], "n" : 1 }`: true,
-		`{"n":7,"n":1,"m":[1,2]}`:      false, // to encoding/json both may count
-		`{"\u006e":1,"m":[1,2]}`:       true,
-		`{"n":1.0,"m":[1,2]}`:          false,
-		`{"n":1,"m":[2,1]}`:            false,
-		`{"n":1,"n":7,"m":[1,2]}`:      false,
-		`{"N":1,"m":[1,2]}`:            false,
-		`{"N":7,"n":1,"m":[1,2]}`:      false, // encoding/json does not tell them apart
+		`{ "m" : [ 1 , 2 ], "n" : 1 }`:  true,
+		`{"n":7,"n":1,"m":[1,2]}`:       false, // to encoding/json both may count
+		`{"\u006e":1,"m":[1,2]}`:        true,
+		`{"n":1.0,"m":[1,2]}`:           false,
+		`{"n":1,"m":[2,1]}`:             false,
+		`{"n":1,"n":7,"m":[1,2]}`:       false,
+		`{"N":1,"m":[1,2]}`:             false,
+		`{"N":7,"n":1,"m":[1,2]}`:       false, // encoding/json does not tell them apart
 		`{"n":1,"m":[{"x":1},{"x":1}]}`: false,
 	} {
 		if r := s.post(t, arguments(args, token)); accepted {
