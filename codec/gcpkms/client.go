@@ -44,7 +44,7 @@ const (
 	maxBackoff  = 5 * time.Second
 )
 
-// attempts are those of one call. It decides what is worth another one, in place of
+// attempts counts those of one call, and decides what is worth another one, in place of
 // the client's own retries, which go on for a minute.
 type attempts struct {
 	ctx     context.Context
@@ -80,7 +80,7 @@ func isWorthRetry(op string, err error) bool {
 }
 
 // invoke makes one call of the service, with retries within ctx. An answer that comes
-// too late to be returned goes to discard, unless that is nil. The error is a *refusal.
+// too late to be returned goes to discard, unless that is nil. The error is a *refusal, or errDeaf.
 func invoke[T any](ctx context.Context, op string, call func(gax.CallOption) (T, error), discard func(T)) (T, error) {
 	return await(ctx, func() (T, error) {
 		a := &attempts{ctx: ctx, op: op, backoff: gax.Backoff{Initial: baseBackoff, Max: maxBackoff, Multiplier: 2}}
@@ -88,8 +88,8 @@ func invoke[T any](ctx context.Context, op string, call func(gax.CallOption) (T,
 		if err == nil {
 			return answer, nil
 		}
-		if a.last != nil && err == ctx.Err() { //nolint:errorlint // this very error says that the wait between two attempts was cut short
-			err = a.last
+		if a.last != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+			err = a.last // the wait between two attempts was cut short; gRPC has errors of its own for that
 		}
 		return answer, &refusal{err, a.made}
 	}, discard)

@@ -101,6 +101,9 @@ func TestEveryFailure(t *testing.T) {
 					if text := strings.ReplaceAll(err.Error(), "_", ""); !strings.Contains(err.Error(), c.remedy) || !strings.Contains(text, code) || !strings.Contains(err.Error(), strings.TrimSuffix(c.fault.Message, ".")) {
 						t.Errorf("%q does not say %q, %s and %q", err, c.remedy, code, c.fault.Message)
 					}
+					if late := errors.Is(err, context.DeadlineExceeded); late != (c.fault.Code == codes.DeadlineExceeded) {
+						t.Errorf("%v is a context's: %v", err, late)
+					}
 					want := c.calls
 					if want == 0 && c.kind.Temporary() {
 						want = attempts
