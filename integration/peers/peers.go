@@ -33,6 +33,16 @@ func Python(ctx context.Context, tb testing.TB, script string, args ...string) *
 	return command(ctx, python, append([]string{"-u", script}, args...)...)
 }
 
+// Program returns the path of a program that one of the Python packages ships.
+func Program(tb testing.TB, name string) string {
+	tb.Helper()
+	path := filepath.Join(Dir(tb), "python", "bin", name)
+	if _, err := os.Stat(path); err != nil {
+		tb.Fatalf("there is no %s in %s; run: make test", name, Dir(tb))
+	}
+	return path
+}
+
 // Conformance returns a command that runs the official MCP conformance suite. It ends
 // when ctx does.
 func Conformance(ctx context.Context, tb testing.TB, args ...string) *exec.Cmd {

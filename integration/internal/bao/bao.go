@@ -21,6 +21,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/echoseal/echoseal/integration/peers"
 )
 
 // A Server is an OpenBao that ends with its test.
@@ -36,7 +38,7 @@ type Server struct {
 // Start starts a server. With TLS it has a certificate of a CA of its own.
 func Start(tb testing.TB, withTLS bool) *Server {
 	tb.Helper()
-	program := find(tb)
+	program := peers.Program(tb, "bao")
 	for range 5 { // a port that is free now may not be so in a moment
 		s, err := start(tb, program, withTLS)
 		if err == nil {
@@ -51,22 +53,6 @@ func Start(tb testing.TB, withTLS bool) *Server {
 }
 
 var errPortTaken = errors.New("the port is taken")
-
-func find(tb testing.TB) string {
-	tb.Helper()
-	peers := os.Getenv("ECHOSEAL_PEERS")
-	if peers == "" {
-		tb.Skip("needs the peers that make test installs; run: make test")
-	}
-	for _, folder := range []string{"python", "venv"} {
-		program := filepath.Join(peers, folder, "bin", "bao")
-		if _, err := os.Stat(program); err == nil {
-			return program
-		}
-	}
-	tb.Fatalf("there is no bao in %s", peers)
-	return ""
-}
 
 func start(tb testing.TB, program string, withTLS bool) (*Server, error) {
 	tb.Helper()
