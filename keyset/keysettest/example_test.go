@@ -8,22 +8,19 @@ import (
 	"github.com/echoseal/echoseal/keyset/keysettest"
 )
 
-// A service whose keys are in this process has nothing behind it that could fail. What
-// is therefore not tested is declared, with the reason.
-func ExampleKeyService() {
-	testMyService := func(t *testing.T) {
-		const local = "the key is in this process: there is no back end"
-		keysettest.KeyService(t, keysettest.KeyServiceHarness{
-			New: func(_ testing.TB, keys ...int) keyset.KeyService {
-				var names []string
-				for _, key := range keys {
-					names = append(names, []string{"first", "second"}[key])
-				}
-				return memkek.New(names...)
-			},
-			Without: map[string]string{"no stray call": local, "silence": local, "retries": local, "refusals": local},
-		})
-	}
-	_ = testMyService // go test runs it
-	// Output:
+// This is the whole test of a key service. (An example cannot run a test, so go test
+// runs it as one.) A service whose keys are in this process has nothing behind it that
+// could fail; what is therefore not tested is declared, with the reason.
+func TestKeyService(t *testing.T) {
+	const local = "the key is in this process: there is no back end"
+	keysettest.KeyService(t, keysettest.KeyServiceHarness{
+		New: func(_ testing.TB, keys ...int) keyset.KeyService {
+			var names []string
+			for _, key := range keys {
+				names = append(names, []string{"first", "second"}[key])
+			}
+			return memkek.New(names...)
+		},
+		Without: map[string]string{"no stray call": local, "silence": local, "retries": local, "refusals": local},
+	})
 }
