@@ -8,8 +8,9 @@ type scratch struct{ bytes []byte }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// maxPooled keeps one huge state from pinning its buffer for good.
-const maxPooled = 1 << 18
+// maxPooled keeps one huge state from pinning its buffer for good. It has room for the
+// claims of any state under the default of Options.MaxTokenChars.
+const maxPooled = 2 << 20
 
 func take() *scratch { return scratches.Get().(*scratch) }
 
