@@ -3,6 +3,7 @@ package keyset
 import (
 	"errors"
 	"strings"
+	"unicode"
 )
 
 // ErrConfig is what every error of a key service's constructor has in common: a
@@ -56,7 +57,13 @@ func (e *KeyError) Error() string {
 	if e.Remedy != "" {
 		b.WriteString("; " + e.Remedy)
 	}
-	return strings.ReplaceAll(b.String(), "\n", " ")
+	// What a service says goes to terminals and logs.
+	return strings.Map(func(r rune) rune {
+		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
+			return ' '
+		}
+		return r
+	}, b.String())
 }
 
 // Unwrap returns the kind and the cause.

@@ -2,6 +2,7 @@ package keyset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,7 +42,9 @@ type Openers []Opener
 
 // Open opens the key services that the URIs name: one for all the URIs of an Opener, in
 // the order in which the URIs first name them. So the first URI names the key that
-// wraps. ctx bounds the opening only.
+// wraps. ctx bounds the opening only. [Services.Close] ends what was opened. Keys that one
+// service cannot hold together, in two clusters of Vault say, take two calls, and
+// append.
 //
 // The error is [ErrConfig] and names the schemes if there is no URI, or one without a
 // known scheme; others are those of the Opener. Of a URI that is refused here only the
@@ -72,7 +75,7 @@ func (o Openers) Open(ctx context.Context, uris ...string) (Services, error) {
 	for i, at := range order {
 		service, err := o[at].Open(ctx, named[at]...)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, services[:i].Close())
 		}
 		services[i] = service
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -25,11 +26,24 @@ func (s Services) Opens(service string) bool {
 	return slices.ContainsFunc(s, func(k KeyService) bool { return k.Opens(service) })
 }
 
+// Close closes the services that hold connections: those that are an [io.Closer]. It
+// returns all of their errors.
+func (s Services) Close() error {
+	var all []error
+	for _, service := range s {
+		if c, ok := service.(io.Closer); ok {
+			all = append(all, c.Close())
+		}
+	}
+	return errors.Join(all...)
+}
+
 // Unwrap returns the data key of which each element of wrapped is a wrapping. They are
 // tried in the order of wrapped, each with every service that opens it, until one
 // gives the data key. Each try but the last gets an equal share of the time that ctx
 // has left, so that one service without an answer does not keep the others from
-// giving theirs. The caller zeroes the data key after use.
+// giving theirs; without a deadline a silent one keeps them from it. At most 16 are
+// tried. The caller zeroes the data key after use.
 //
 // The error holds that of every try: errors.Is finds each of their kinds, errors.As
 // the first [*KeyError]. It is [ErrConfig], without any call, if no service opens any
@@ -39,6 +53,9 @@ func (s Services) Unwrap(ctx context.Context, wrapped []WrappedKey, encryptionCo
 	dataKey, _, err := s.unwrap(ctx, wrapped, encryptionContext)
 	return dataKey, err
 }
+
+// maxTries bounds what a list that somebody has stored can make a server do.
+const maxTries = 16
 
 // A try is a wrapped key, and which of the services may open it.
 type try struct {
@@ -58,6 +75,9 @@ func (s Services) unwrap(ctx context.Context, wrapped []WrappedKey, encryptionCo
 	}
 	if len(tries) == 0 {
 		return nil, try{}, s.noneOpens(wrapped)
+	}
+	if len(tries) > maxTries {
+		return nil, try{}, fmt.Errorf("%w: the data key is wrapped %d times under configured keys, and at most %d are tried: take out those that are not needed", ErrConfig, len(tries), maxTries)
 	}
 	var failed failures
 	for i, t := range tries {
@@ -189,7 +209,7 @@ func (s Services) noneOpens(wrapped []WrappedKey) error {
 	if len(named) > 0 {
 		configured += " (" + strings.Join(named, ", ") + ")"
 	}
-	return fmt.Errorf("%w: the data key is wrapped under %s, and none of the %s opens that: add its URI to the configuration if it may be used",
+	return fmt.Errorf("%w: the data key is wrapped under %s, and none of the %s opens that: add its URI to the configuration if it may be used; where a passphrase makes the key, look whether it is the right one",
 		ErrConfig, strings.Join(names, " and under "), configured)
 }
 

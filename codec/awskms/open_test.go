@@ -76,15 +76,20 @@ func TestURIErrors(t *testing.T) {
 		"awskms:///arn:aws:kms:eu-west-1:111122223333:key/":     "not the ARN of a KMS key",
 		"awskms:///arn:aws:kms:eu-west-1:111122223333:key/1/2":  "not the ARN of a KMS key",
 		"awskms:///" + someKey + "?region=us-east-1":            "us-east-1",
-		"awskms:///" + someKey + "?Region=eu-west-1":            "Region is unknown",
-		"awskms:///" + someKey + "?region=":                     "region is unknown, empty",
+		"awskms:///" + someKey + "?Region=eu-west-1":            `"Region" is unknown`,
+		"awskms:///" + someKey + "?region=":                     `"region" is unknown, empty`,
 		"awskms:///" + someKey + "?region=a&region=b":           "twice",
-		"awskms:///" + someKey + "?a=%zz":                       "malformed query",
+		"awskms:///" + someKey + "?a=%zz":                       "the query is malformed",
 		"awskms:///" + someKey + "?endpoint=kms.example.com":    "https://HOST:PORT",
 		"awskms:///" + someKey + "?endpoint=http://example.com": "not https",
 		"awskms:///" + someKey + "?endpoint=ftp://127.0.0.1":    "not https",
 		"awskms:///" + someKey + "?endpoint=https://u:canary@h": "https://HOST:PORT",
 		"awskms:///" + someKey + "?profile=nobody":              "nobody",
+		"awskms:///" + someKey + "?secret-access-key=canary":    `"secret-access-key" is unknown`,
+		"awskms://u:canary@/" + someKey:                         "of the form",
+		"awskms://canary/" + someKey:                            "names a host",
+		"awskms:///" + someKey + "?endpoint=http://a.localhost": "not https",
+		"awskms:///" + someKey + "?regoin=x&a=canary%zz":        "the query is malformed",
 	} {
 		_, err := awskms.Open(t.Context(), uri)
 		if want == "" {

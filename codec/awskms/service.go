@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
@@ -35,6 +36,30 @@ const dataKeySize = 32
 // long as the operating system does: set one.
 type Service struct {
 	keys []key // at least one; the first wraps
+}
+
+// String names the keys.
+func (s *Service) String() string {
+	names := make([]string, len(s.keys))
+	for i, k := range s.keys {
+		names[i] = serviceName(k.arn)
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkContext refuses what JSON cannot carry: AWS would get U+FFFD for each byte that
+// is not UTF-8, and could not tell two such contexts apart.
+func (k key) checkContext(op string, encryptionContext map[string]string) error {
+	for name, value := range encryptionContext {
+		if !utf8.ValidString(name) || !utf8.ValidString(value) {
+			return &keyset.KeyError{
+				Kind: keyset.ContextMismatch, Key: serviceName(k.arn), Operation: op,
+				Remedy: "give the keyset a name in UTF-8; no call was made",
+				Err:    errors.New("a name or value of the encryption context is not UTF-8"),
+			}
+		}
+	}
+	return nil
 }
 
 var _ interface {
@@ -137,6 +162,9 @@ func (s *Service) Wrap(ctx context.Context, dataKey []byte, encryptionContext ma
 	if len(dataKey) == 0 || len(dataKey) > maxDataKey {
 		return keyset.WrappedKey{}, keyError(failedInput, opEncrypt, k.arn, fmt.Errorf("a data key of %d bytes, where 1 to %d can be wrapped", len(dataKey), maxDataKey))
 	}
+	if err := k.checkContext(opEncrypt, encryptionContext); err != nil {
+		return keyset.WrappedKey{}, err
+	}
 	out, err := k.client.Encrypt(ctx, &kms.EncryptInput{
 		KeyId:             aws.String(k.arn.String()),
 		Plaintext:         dataKey,
@@ -151,6 +179,9 @@ func (s *Service) Wrap(ctx context.Context, dataKey []byte, encryptionContext ma
 // Generate makes a data key with kms:GenerateDataKey (AES_256). The caller zeroes it.
 func (s *Service) Generate(ctx context.Context, encryptionContext map[string]string) ([]byte, keyset.WrappedKey, error) {
 	k := s.keys[0]
+	if err := k.checkContext(opGenerate, encryptionContext); err != nil {
+		return nil, keyset.WrappedKey{}, err
+	}
 	out, err := k.client.GenerateDataKey(ctx, &kms.GenerateDataKeyInput{
 		KeyId:             aws.String(k.arn.String()),
 		KeySpec:           types.DataKeySpecAes256,
@@ -226,6 +257,9 @@ func isVerdict(err error) bool {
 }
 
 func (k key) decrypt(ctx context.Context, ciphertext []byte, encryptionContext map[string]string) ([]byte, error) {
+	if err := k.checkContext(opDecrypt, encryptionContext); err != nil {
+		return nil, err
+	}
 	out, err := k.client.Decrypt(ctx, &kms.DecryptInput{
 		KeyId:             aws.String(k.arn.String()),
 		CiphertextBlob:    ciphertext,
@@ -266,6 +300,9 @@ func (s *Service) Rewrap(ctx context.Context, w keyset.WrappedKey, encryptionCon
 }
 
 func (k key) reEncrypt(ctx context.Context, source key, ciphertext []byte, encryptionContext map[string]string) (keyset.WrappedKey, error) {
+	if err := k.checkContext(opReEncryptFrom, encryptionContext); err != nil {
+		return keyset.WrappedKey{}, err
+	}
 	out, err := k.client.ReEncrypt(ctx, &kms.ReEncryptInput{
 		SourceKeyId:                  aws.String(source.arn.String()),
 		SourceEncryptionContext:      encryptionContext,

@@ -76,7 +76,7 @@ type location struct {
 func parseURI(uri string) (location, error) {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != scheme || u.Opaque != "" || u.User != nil || u.Fragment != "" {
-		return location{}, configError("a key is named by a URI of the form %s%s?endpoint=HOST:PORT, and not by %q", prefix, form, redacted(u))
+		return location{}, configError("a key is named by a URI of the form %s%s?endpoint=HOST:PORT", prefix, form)
 	}
 	r, err := parseReference(u.Host + u.Path)
 	if err != nil {
@@ -84,12 +84,12 @@ func parseURI(uri string) (location, error) {
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return location{}, configError("%q has a malformed query", uri)
+		return location{}, configError("key %s: the query is malformed", r.name)
 	}
 	l := location{reference: r}
 	for name, values := range query {
 		if name != "endpoint" || len(values) != 1 {
-			return location{}, configError("%q: %s is unknown or there twice; the only parameter is endpoint", uri, name)
+			return location{}, configError("key %s: the parameter %.100q is unknown or there twice; the only parameter is endpoint", r.name, name)
 		}
 		if l.endpoint, err = parseEndpoint(values[0]); err != nil {
 			return location{}, err
@@ -107,7 +107,7 @@ func parseEndpoint(text string) (string, error) {
 	}
 	_, err = strconv.ParseUint(port, 10, 16)
 	if err != nil || host == "" || strings.ContainsAny(host, "/@?#%[] ") || strings.Count(host, ":") == 1 {
-		return "", configError("the endpoint %q is not HOST or HOST:PORT", text)
+		return "", configError("the endpoint is not HOST or HOST:PORT")
 	}
 	return net.JoinHostPort(host, port), nil
 }
@@ -133,12 +133,4 @@ func (l location) connect(ctx context.Context) (*kms.KeyManagementClient, error)
 		return nil, configError("finding credentials: %w", err)
 	}
 	return c, nil
-}
-
-// redacted returns a URI that was refused, without a password.
-func redacted(u *url.URL) string {
-	if u == nil {
-		return "what was given"
-	}
-	return u.Redacted()
 }

@@ -35,17 +35,19 @@ func TestURIErrors(t *testing.T) {
 		good + "%2fcryptoKeyVersions%2fx": "not the resource name",
 		"gcpkms://%zz":                    "gcpkms://projects/P",
 		"gcpkms://projects:80/p/locations/l/keyRings/r/cryptoKeys/k": "not the resource name",
-		good + "?Endpoint=x":                           "Endpoint is unknown",
+		good + "?Endpoint=x":                           `"Endpoint" is unknown`,
 		good + "?endpoint=x&endpoint=x":                "there twice",
-		good + "?endpoint=x;y":                         "malformed query",
+		good + "?endpoint=x;y":                         "the query is malformed",
 		good + "?endpoint=":                            "is not HOST or HOST:PORT",
 		good + "?endpoint=:443":                        "is not HOST or HOST:PORT",
 		good + "?endpoint=x:":                          "is not HOST or HOST:PORT",
 		good + "?endpoint=https://x":                   "is not HOST or HOST:PORT",
 		good + "?endpoint=x/path":                      "is not HOST or HOST:PORT",
 		good + "?endpoint=dns:///x":                    "is not HOST or HOST:PORT",
+		good + "?endpoint=https://u:canary@x":          "is not HOST or HOST:PORT",
+		good + "?credentials=canary":                   `"credentials" is unknown`,
 		good + "?endpoint=u@x":                         "is not HOST or HOST:PORT",
-		good + "?endpoint=x&credentials=/tmp/key.json": "credentials is unknown",
+		good + "?endpoint=x&credentials=/tmp/key.json": `"credentials" is unknown`,
 	} {
 		s, err := gcpkms.Open(t.Context(), uri)
 		if s != nil || !errors.Is(err, keyset.ErrConfig) || !strings.Contains(err.Error(), want) {

@@ -36,6 +36,15 @@ type Service struct {
 	closers []io.Closer // the clients that are this service's own
 }
 
+// String names the keys.
+func (s *Service) String() string {
+	names := make([]string, len(s.keys))
+	for i, k := range s.keys {
+		names[i] = k.service()
+	}
+	return strings.Join(names, ", ")
+}
+
 var _ interface {
 	keyset.KeyService
 	keyset.Describer

@@ -36,8 +36,9 @@
 //   - not_found: there is no such file.
 //   - denied: this process may not read the file.
 //   - unavailable: the file cannot be read for another reason, or the context had ended.
-//   - wrong_key: wrapped under another key. A wrong passphrase is seen here, and only here:
-//     it gives another key, with another ID.
+//   - wrong_key: wrapped under another key. A wrong passphrase is seen here: it gives
+//     another key, with another ID. [keyset.Services] never ask a service for a key that
+//     it does not have; from them it is [keyset.ErrConfig], which names both IDs.
 //   - context_mismatch: another keyset's name, an entry that was moved, or a damaged
 //     ciphertext; AES-GCM does not tell which.
 //   - corrupt: what cannot be a ciphertext, by its length alone.

@@ -7,6 +7,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/echoseal/echoseal/codec/local"
 	"github.com/echoseal/echoseal/codec/localkek"
@@ -31,6 +32,8 @@ func Example() {
 
 // ringFromEnvironment is all that the server needs.
 func ringFromEnvironment(ctx context.Context, kek string) (*local.Ring, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // a start that waits for ever tells nobody why
+	defer cancel()
 	services, err := keyset.Openers{localkek.Opener()}.Open(ctx, kek)
 	if err != nil {
 		return nil, err
@@ -66,6 +69,12 @@ func operator() (kek string) {
 		log.Fatal(err)
 	}
 	clear(dataKey)
+	// Before it is stored: would a server be able to open it?
+	again, err := keyset.Services{service}.Unwrap(context.Background(), []keyset.WrappedKey{w}, keyset.EncryptionContext("billing", "1", keyset.Data))
+	if err != nil {
+		log.Fatal(err)
+	}
+	clear(again)
 	text, err := json.Marshal([]keyset.WrappedKey{w})
 	if err != nil {
 		log.Fatal(err)

@@ -322,12 +322,15 @@ func TestURI(t *testing.T) {
 		"", "localkek:", "localkek://", "localkek://kek", "localkek://host/kek", "localkek:/kek", "localkek:kek", "localkek://user:canary@/kek",
 		"localkek:///kek#fragment", "localkek:///kek?region=x", "localkek:///kek?allow-group-read=1", "localkek:///kek?allow-group-read=",
 		"localkek:///kek?allow-group-read=true&allow-group-read=true", "localkek:///kek?passphrase-file=relative", "localkek:///kek?passphrase-file=/a&passphrase-file=/b",
-		"localkek:///kek?a;b", "localkek:///%zz", "awskms:///kek", "/kek",
+		"localkek:///kek?passphrase=canary", "localkek:///kek?a=canary%zz", "localkek:///kek?a;b", "localkek:///%zz", "awskms:///kek", "/kek",
 	} {
 		s, err := localkek.Open(t.Context(), text)
-		if s != nil || !errors.Is(err, keyset.ErrConfig) {
+		if s != nil || !errors.Is(err, keyset.ErrConfig) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%q: %v, %v", text, s, err)
 		}
+	}
+	if s, err := localkek.New(make([]byte, 32)); s != nil || !errors.Is(err, keyset.ErrConfig) {
+		t.Errorf("a key that was cleared: %v, %v", s, err)
 	}
 	if _, err := localkek.Open(t.Context()); !errors.Is(err, keyset.ErrConfig) {
 		t.Errorf("no URI: %v", err)

@@ -79,11 +79,11 @@ func (l *location) uri() string { return prefix + l.path }
 func parseURI(uri string) (*location, error) {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != scheme || !strings.Contains(uri, ":///") || u.User != nil || u.Host != "" || u.Fragment != "" || !filepath.IsAbs(u.Path) {
-		return nil, configError("a key file is named by a URI with three slashes and an absolute path, %s/path/to/file, and not by %.256q", prefix, uri)
+		return nil, configError("a key file is named by a URI with three slashes and an absolute path, %s/path/to/file", prefix)
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, configError("%.256q has a malformed query", uri)
+		return nil, configError("%s: the query is malformed", u.Path)
 	}
 	l := &location{path: u.Path}
 	for name, values := range query {
@@ -94,7 +94,7 @@ func parseURI(uri string) (*location, error) {
 		case name == "allow-group-read" && (value == "true" || value == "false"):
 			l.groupMayRead = value == "true"
 		default:
-			return nil, configError("%.256q: %s is unknown, there twice or has no such value; the parameters are allow-group-read=true and passphrase-file=/path", uri, name)
+			return nil, configError("%s: the parameter %.100q is unknown, there twice or has no such value; the parameters are allow-group-read=true and passphrase-file=/path", u.Path, name)
 		}
 	}
 	return l, nil

@@ -5,6 +5,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -83,6 +84,9 @@ func (s *Service) add(k *key) {
 func newKey(kek []byte) (*key, error) {
 	if len(kek) != keySize {
 		return nil, fmt.Errorf("%w: it is %d bytes long, and %d are needed", keyset.ErrConfig, len(kek), keySize)
+	}
+	if subtle.ConstantTimeCompare(kek, make([]byte, keySize)) == 1 {
+		return nil, fmt.Errorf("%w: it is zero, as a key is that was cleared", keyset.ErrConfig)
 	}
 	block, err := aes.NewCipher(kek)
 	if err != nil {
@@ -215,7 +219,7 @@ func checkTime(ctx context.Context, operation, name string) error {
 	}
 	return &keyset.KeyError{
 		Kind: keyset.Unavailable, Key: name, Operation: operation,
-		Remedy: "the caller has ended it, or given it too little time", Err: context.Cause(ctx),
+		Remedy: "the caller has ended it, or given it too little time", Err: ctx.Err(),
 	}
 }
 

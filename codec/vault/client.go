@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -54,7 +55,11 @@ func newClient(c *api.Client, token tokenSource) (*client, error) {
 	config.Address, config.AgentAddress = c.Address(), ""
 	config.Timeout = 0
 	config.CheckRetry = func(context.Context, *http.Response, error) (bool, error) { return false, nil }
-	config.HttpClient.Transport = transport{config.HttpClient.Transport}
+	var host string
+	if u, err := url.Parse(c.Address()); err == nil {
+		host = u.Host
+	}
+	config.HttpClient.Transport = transport{config.HttpClient.Transport, host}
 	var err error
 	if copied.api, err = api.NewClient(config); err != nil {
 		return nil, configError("the client cannot be copied; look at VAULT_* in the environment: %v", err)

@@ -216,7 +216,11 @@ func dial(address, namespace setting, ca caSetting) (*api.Client, error) {
 	}
 	config := api.DefaultConfig() // with VAULT_*, of which the rest overrides what BAO_* may say too
 	if config.Error != nil {
-		return nil, configError("VAULT_* in the environment: %v", config.Error)
+		cause := config.Error
+		if malformed := (*url.Error)(nil); errors.As(cause, &malformed) {
+			cause = malformed.Err // the URL may hold a password
+		}
+		return nil, configError("VAULT_* in the environment: %v", cause)
 	}
 	transport, ok := config.HttpClient.Transport.(*http.Transport)
 	if !ok {

@@ -36,7 +36,7 @@ var (
 func parseReference(text string) (reference, url.Values, error) {
 	name, rawQuery, _ := strings.Cut(text, "?")
 	if !validName.MatchString(name) {
-		return reference{}, nil, configError("key %.100q: write KEY?mount=M, where KEY is a Transit key's name of letters, digits, '_', '-' and '.'", name)
+		return reference{}, nil, configError("a key is not named as it should be: write KEY?mount=M, where KEY is a Transit key's name of letters, digits, '_', '-' and '.'")
 	}
 	query, err := url.ParseQuery(rawQuery)
 	if err != nil {

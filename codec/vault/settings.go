@@ -16,9 +16,14 @@ type setting struct {
 	hides  string // the source with another value that it takes the place of
 }
 
-// String returns the settings and where each comes from, in one line, without the token.
+// String names the keys, then the settings and where each comes from, in one line,
+// without the token.
 func (s *Service) String() string {
-	return "hashivault: " + strings.Join(describeSettings(s.settings), ", ")
+	names := make([]string, len(s.keys))
+	for i, k := range s.keys {
+		names[i] = k.service()
+	}
+	return strings.Join(names, ", ") + ": " + strings.Join(describeSettings(s.settings), ", ")
 }
 
 func describeSettings(settings []setting) []string {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 )
 
 // maxTokenFile bounds what is read of a token file, in bytes.
@@ -31,9 +32,14 @@ func tokenFile(name, path string) tokenSource {
 }
 
 func readToken(path string) (string, error) {
-	f, err := os.Open(path) //nolint:gosec // the path is the operator's
+	// Opening a pipe would wait for who writes into it, whatever the caller's deadline.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the path is the operator's
 	if err != nil {
 		return "", fmt.Errorf("reading the token file: %w", err)
+	}
+	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
+		_ = f.Close() // nothing was read
+		return "", fmt.Errorf("the token file %s is no regular file", path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
 	if closeErr := f.Close(); err == nil {

@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -10,12 +11,22 @@ import (
 const maxResponse = 256 << 10
 
 // A transport is somebody's round tripper. It leaves no copy of a request's body
-// behind, which may hold a data key, and bounds the response.
-type transport struct{ base http.RoundTripper }
+// behind, which may hold a data key, bounds the response, and follows no redirect that
+// would show token and data key to the network.
+type transport struct {
+	base http.RoundTripper
+	host string // HOST:PORT of the address that the client was given
+}
 
 // RoundTrip sends r with a body of its own. The base may go on reading it after it has
 // returned, so it is zeroed when it is closed; the one of r can be zeroed at once.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" && r.URL.Host != t.host && !isThisHost(r.URL.Hostname()) {
+		if r.Body != nil {
+			_ = r.Body.Close() // as a RoundTripper must
+		}
+		return nil, errors.New("a redirect leads to plain http on another host, which would show token and data key to the network")
+	}
 	if r.Body != nil && r.Body != http.NoBody {
 		whole := make([]byte, r.ContentLength)
 		defer clear(whole)
