@@ -165,13 +165,15 @@ func TestServicesOpens(t *testing.T) {
 
 // A region that does not answer leaves time for the one that does.
 func TestServicesShareTheTime(t *testing.T) {
+	// The entropy source of FIPS 140-3 mode does not work on a fake clock: whatever
+	// draws randomness comes first.
+	first, second, third := memkek.New("a"), memkek.New("b"), memkek.New("c")
+	wrapped := []keyset.WrappedKey{wrap(t, first), wrap(t, second), wrap(t, third)}
 	synctest.Test(t, func(t *testing.T) {
 		hang := func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		first, second, third := memkek.New("a"), memkek.New("b"), memkek.New("c")
-		wrapped := []keyset.WrappedKey{wrap(t, first), wrap(t, second), wrap(t, third)}
 		first.Backend, second.Backend = hang, hang
 		services := keyset.Services{first, second, third}
 
