@@ -169,6 +169,9 @@ func (k *kit) encoded(t *testing.T) {
 	s := k.New(t, 0)
 	w := wrap(t, s, secret(32))
 	c := w.Ciphertext
+	// A service that changes what it reads may do so with the right ciphertext only, one
+	// that happens to end in a space, say.
+	opens(t, s, w, secret(32))
 	quoted, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
