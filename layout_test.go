@@ -22,6 +22,7 @@ var allowed = map[string][]string{
 	"binding":           {"codec"},
 	"keyset":            {"codec/local"},
 	"keyset/keysettest": {"keyset"},
+	"fleet":             {},
 	"codec/localkek":    {"keyset"},
 	"codec/awskms":      {"keyset"},
 	"codec/gcpkms":      {"keyset"},
