@@ -59,7 +59,7 @@ func (e *KeyError) Error() string {
 	}
 	// What a service says goes to terminals and logs.
 	return strings.Map(func(r rune) rune {
-		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
+		if isControl(r) {
 			return ' '
 		}
 		return r
@@ -73,3 +73,7 @@ func (e *KeyError) Unwrap() []error {
 	}
 	return []error{e.Kind, e.Err}
 }
+
+// isControl reports whether r could do something to a terminal or to the line that it
+// stands in.
+func isControl(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }

@@ -1,0 +1,105 @@
+package keyset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/echoseal/echoseal/internal/strict"
+)
+
+// InitOptions say what a new keyset is like.
+type InitOptions struct {
+	Name   string        // required: [a-z0-9][a-z0-9._-]{0,62}
+	TTL    time.Duration // 0: 10 minutes
+	Policy Policy        // the zero value: DefaultPolicy()
+
+	// Secrets are those of an existing ring, as [local.New] takes them, the first one
+	// primary: the keyset takes it over, so that no token in flight is refused. None: a
+	// new key is made.
+	Secrets [][]byte
+
+	// After is the revision that the keyset follows, when it replaces one that nobody can
+	// open any more. 0 otherwise.
+	After int64
+
+	Note Note // Note.At is required
+}
+
+// Init makes a new keyset and its auth key, wrapped by the first of the services. Save
+// what [AuthKey.Encode] makes of it, with version "", so that an existing keyset is
+// never replaced:
+//
+//	doc, auth, err := keyset.Init(ctx, services, keyset.InitOptions{Name: "billing", Note: keyset.Note{At: time.Now(), Actor: "me"}})
+//	text, err := auth.Encode(doc)
+//	_, err = store.Save(ctx, text, "")
+//
+// Errors are those of the services, [ErrConfig], or [ErrDocument] for what no keyset
+// may be.
+func Init(ctx context.Context, s Services, o InitOptions) (*Document, *AuthKey, error) {
+	if len(s) == 0 {
+		return nil, nil, errNoService
+	}
+	if !isName(o.Name) {
+		return nil, nil, fmt.Errorf("%w: the name of a keyset is [a-z0-9][a-z0-9._-]{0,62}", ErrConfig)
+	}
+	d := &Document{Name: o.Name, Lineage: newUUID(), Revision: o.After + 1, TTL: o.TTL, Policy: o.Policy, Auth: AuthEntry{ID: newUUID()}}
+	if d.TTL == 0 {
+		d.TTL = 10 * time.Minute
+	}
+	if d.Policy == (Policy{}) {
+		d.Policy = DefaultPolicy()
+	}
+	auth, err := d.initAuth(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := d.initKeys(ctx, s, o); err != nil {
+		return nil, nil, err
+	}
+	d.raise()
+	d.note(o.Note, "init", d.Keys[0].KID)
+	if err := d.check(); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrDocument, err)
+	}
+	return d, auth, nil
+}
+
+func (d *Document) initAuth(ctx context.Context, s Services) (*AuthKey, error) {
+	encryptionContext := EncryptionContext(d.Name, d.Auth.ID, Auth)
+	secret, w, err := s.Generate(ctx, encryptionContext)
+	if err != nil {
+		return nil, fmt.Errorf("making the auth key of keyset %s: %w", d.Name, err)
+	}
+	defer clear(secret)
+	if err := preflight(ctx, s, encryptionContext, secret, w); err != nil {
+		return nil, err
+	}
+	d.Auth.Wrapped = []WrappedKey{w}
+	return NewAuthKey(d.Auth.ID, secret)
+}
+
+func (d *Document) initKeys(ctx context.Context, s Services, o InitOptions) error {
+	at := strict.CeilTime(o.Note.At)
+	if len(o.Secrets) == 0 {
+		k, err := d.GenerateKey(ctx, s, at)
+		if err != nil {
+			return err
+		}
+		k.State, k.Staged, k.Promoted = Primary, at, at
+		d.Keys = []Key{k}
+		return nil
+	}
+	for i, secret := range o.Secrets {
+		k, err := d.WrapKey(ctx, s, secret, at)
+		if err != nil {
+			return fmt.Errorf("secret %d: %w", i, err)
+		}
+		k.State, k.Staged, k.Promoted = Primary, at, at
+		if i > 0 {
+			k.State, k.Demoted = Retiring, at
+		}
+		d.Keys = append(d.Keys, k)
+	}
+	return nil
+}
