@@ -1,7 +1,7 @@
 package fleet
 
 import (
-	"context"
+	"slices"
 	"time"
 )
 
@@ -17,7 +17,7 @@ type Observation struct {
 	Sources []string
 
 	// Instances has one element for each process that has reported, and one for each
-	// answer that is no report. They are in order of source, then address.
+	// answer that is no report, in order of source, then address.
 	Instances []Instance
 
 	// Failures are the sources that failed as a whole or in part, so that instances may
@@ -96,15 +96,21 @@ func (o *Observation) Offset(i *Instance) time.Duration {
 }
 
 // Clashes returns the ids that reports of more than one process bear, in order. An id
-// is random: this is an image of a running process, or a forgery by a holder of the key.
-func (o *Observation) Clashes() []string { panic("TODO") }
-
-// Collect asks all sources at once and verifies what they answer. It reads the clock
-// twice, see [Observation]; nil means time.Now. It returns when every source has
-// answered, or soon after ctx ends: whoever has not answered by then is unreachable.
-// Each address is given ten seconds at most.
-//
-// It never fails: what goes wrong is in the observation.
-func Collect(ctx context.Context, key *Key, now func() time.Time, sources ...Source) Observation {
-	panic("TODO")
+// is drawn at random, so this does not come about by chance.
+func (o *Observation) Clashes() []string {
+	started := make(map[string]time.Time)
+	var ids []string
+	for _, i := range o.Instances {
+		if i.Err != nil {
+			continue
+		}
+		first, there := started[i.Report.ID]
+		if !there {
+			started[i.Report.ID] = i.Report.Started
+		} else if !first.Equal(i.Report.Started) {
+			ids = append(ids, i.Report.ID)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }

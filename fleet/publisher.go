@@ -2,8 +2,12 @@ package fleet
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,20 +40,100 @@ type Publisher struct {
 	Logger *slog.Logger
 
 	mu       sync.Mutex // held while a report is made and published, so that none overtakes another
-	accepted time.Time
+	failing  bool
+	stopped  bool
+	accepted atomic.Pointer[time.Time]
 }
 
 // Publish makes a report, gives it to the registry and waits until that has accepted
-// it. After [Publisher.Stop] it does nothing.
-func (p *Publisher) Publish(ctx context.Context) error { panic("TODO") }
+// it. After [Publisher.Stop] it is an error.
+func (p *Publisher) Publish(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return errors.New("fleet: the last report has been published")
+	}
+	err := p.publish(ctx, false)
+	if failing := err != nil; failing != p.failing {
+		p.failing = failing
+		p.log(ctx, err)
+	}
+	return err
+}
 
-// Run publishes a report at every interval, and sooner again after one that was not
-// accepted. It returns when ctx ends. Each attempt is given one interval.
-func (p *Publisher) Run(ctx context.Context) { panic("TODO") }
+// Run publishes a report at once and at every interval, or sooner after one that was
+// not accepted. Each attempt is given one interval. It returns when ctx ends.
+func (p *Publisher) Run(ctx context.Context) {
+	retry := p.Every / 16
+	for {
+		attempt, cancel := context.WithTimeout(ctx, p.Every)
+		err := p.Publish(attempt)
+		cancel()
+		delay := p.Every
+		if err == nil {
+			retry = p.Every / 16
+		} else {
+			delay = retry
+			retry = min(2*retry, p.Every)
+		}
+		// A fleet that was started at once does not stay in step, and none is late.
+		timer := time.NewTimer(delay - rand.N(delay/8+1))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
 
-// Stop publishes the last report, marked stopped, and nothing after it. End Run first.
-func (p *Publisher) Stop(ctx context.Context) error { panic("TODO") }
+// Stop publishes the last report, marked stopped, and nothing is published after it,
+// whether it is accepted or not. End Run first.
+func (p *Publisher) Stop(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return nil
+	}
+	p.stopped = true
+	return p.publish(ctx, true)
+}
 
-// Accepted returns when the last report that the registry has accepted was made. Zero:
-// none yet.
-func (p *Publisher) Accepted() time.Time { panic("TODO") }
+// Accepted returns when the last report that the registry has accepted was made, so that
+// its age is never underestimated. Zero: none yet. It does not wait for one that is on
+// its way.
+func (p *Publisher) Accepted() time.Time {
+	if t := p.accepted.Load(); t != nil {
+		return *t
+	}
+	return time.Time{}
+}
+
+func (p *Publisher) publish(ctx context.Context, stopped bool) error {
+	now := time.Now
+	if p.Now != nil {
+		now = p.Now
+	}
+	made := plain(now())
+	signed, keep, err := p.Report(stopped)
+	if err != nil {
+		return fmt.Errorf("making the report of this instance: %w", err)
+	}
+	if err := p.Registry.Publish(ctx, p.ID, signed, keep); err != nil {
+		return fmt.Errorf("publishing the report of this instance to %s: %w", p.Registry, err)
+	}
+	p.accepted.Store(&made)
+	return nil
+}
+
+func (p *Publisher) log(ctx context.Context, err error) {
+	logger := p.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	if err != nil {
+		logger.WarnContext(ctx, "the fleet's registry does not accept the reports of this instance", slog.Any("error", err))
+	} else {
+		logger.InfoContext(ctx, "the fleet's registry accepts the reports of this instance")
+	}
+}
