@@ -40,7 +40,7 @@ func carriers() map[string]carrier {
 			nil),
 		binding.MethodGetPrompt: newShape(
 			func(p *mcp.GetPromptParams) binding.Request {
-				return binding.Request{Method: binding.MethodGetPrompt, Target: p.Name, Arguments: encode(p.Arguments)}
+				return binding.Request{Method: binding.MethodGetPrompt, Target: p.Name, Arguments: binding.PromptArguments(p.Arguments)}
 			},
 			func(p *mcp.GetPromptParams) *string { return &p.RequestState },
 			func(r *mcp.GetPromptResult) *string { return &r.RequestState },
