@@ -44,6 +44,7 @@ type dnsSource struct {
 
 func (s *dnsSource) String() string { return s.uri }
 
+// Collect looks the name up and asks all its addresses.
 func (s *dnsSource) Collect(ctx context.Context) ([]Answer, error) {
 	addresses, err := s.addresses(ctx)
 	if err != nil {
@@ -64,6 +65,7 @@ func (s *dnsSource) addresses(ctx context.Context) ([]netip.Addr, error) {
 	if len(addresses) == 0 {
 		return nil, fmt.Errorf("%w: the name has no address", ErrUnreachable)
 	}
+	addresses = slices.Clone(addresses)
 	for i := range addresses {
 		addresses[i] = addresses[i].Unmap() // so that one address is not two
 	}

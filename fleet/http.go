@@ -37,6 +37,7 @@ type httpSource struct {
 
 func (s *httpSource) String() string { return s.uri }
 
+// Collect asks the instance.
 func (s *httpSource) Collect(ctx context.Context) ([]Answer, error) {
 	return []Answer{s.fetch(ctx, s.at, s.at.Host)}, nil
 }

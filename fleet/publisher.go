@@ -54,7 +54,8 @@ func (p *Publisher) Publish(ctx context.Context) error {
 		return errors.New("fleet: the last report has been published")
 	}
 	err := p.publish(ctx, false)
-	if failing := err != nil; failing != p.failing {
+	// The end of Run is no failure.
+	if failing := err != nil; failing != p.failing && !errors.Is(ctx.Err(), context.Canceled) {
 		p.failing = failing
 		p.log(ctx, err)
 	}
@@ -62,8 +63,12 @@ func (p *Publisher) Publish(ctx context.Context) error {
 }
 
 // Run publishes a report at once and at every interval, or sooner after one that was
-// not accepted. Each attempt is given one interval. It returns when ctx ends.
+// not accepted. Each attempt is given one interval. It returns when ctx ends, and
+// panics if Every is not positive.
 func (p *Publisher) Run(ctx context.Context) {
+	if p.Every <= 0 {
+		panic("fleet: Publisher.Every is not positive")
+	}
 	retry := p.Every / 16
 	for {
 		attempt, cancel := context.WithTimeout(ctx, p.Every)
@@ -77,7 +82,7 @@ func (p *Publisher) Run(ctx context.Context) {
 			retry = min(2*retry, p.Every)
 		}
 		// A fleet that was started at once does not stay in step, and none is late.
-		timer := time.NewTimer(delay - rand.N(delay/8+1))
+		timer := time.NewTimer(delay - rand.N(delay/8+1)) //nolint:gosec // G404: nothing depends on it being hard to guess
 		select {
 		case <-ctx.Done():
 			timer.Stop()
