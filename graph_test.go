@@ -3,7 +3,7 @@ package echoseal_test
 import (
 	"os"
 	"os/exec"
-	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,25 +14,32 @@ import (
 
 const core = "github.com/echoseal/echoseal"
 
-// vendors are the prefixes of the modules that only one key service may need.
+// vendors are the prefixes of the modules that only one key service or store may need.
+// What stands with several is for all of these.
 var vendors = map[string][]string{
-	"codec/awskms":   {"github.com/aws/"},
-	"codec/gcpkms":   {"cloud.google.com/", "google.golang.org/", "github.com/googleapis/"},
-	"codec/localkek": {},
-	"codec/vault":    {"github.com/hashicorp/", "github.com/openbao/"},
+	"codec/awskms":     {"github.com/aws/"},
+	"codec/gcpkms":     {"cloud.google.com/", "google.golang.org/", "github.com/googleapis/"},
+	"codec/localkek":   {},
+	"codec/vault":      {"github.com/hashicorp/", "github.com/openbao/"},
+	"keyset/etcdstore": {"go.etcd.io/", "github.com/coreos/", "google.golang.org/"},
 }
 
-// Whoever imports one key service gets that of no other vendor.
-func TestKeyServicesStandAlone(t *testing.T) {
-	entries, err := os.ReadDir("codec")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range entries {
-		dir := path.Join("codec", entry.Name())
-		if _, err := os.Stat(path.Join(dir, "go.mod")); err != nil {
-			continue // not a module of its own
+// Whoever imports one key service or store gets that of no other vendor.
+func TestVendorsStandAlone(t *testing.T) {
+	var dirs []string
+	for _, pattern := range []string{"codec/*/go.mod", "keyset/*/go.mod"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
 		}
+		for _, file := range found {
+			dirs = append(dirs, filepath.ToSlash(filepath.Dir(file)))
+		}
+	}
+	if len(dirs) < len(vendors) {
+		t.Errorf("there are only the modules %q", dirs)
+	}
+	for _, dir := range dirs {
 		t.Run(dir, func(t *testing.T) {
 			if _, ok := vendors[dir]; !ok {
 				t.Fatal("whose modules it may need is not said in vendors")
@@ -45,16 +52,18 @@ func TestKeyServicesStandAlone(t *testing.T) {
 				if strings.HasPrefix(module, core) && module != core && module != core+"/"+dir {
 					t.Errorf("it pulls in %s", module)
 				}
-				for other, prefixes := range vendors {
-					for _, prefix := range prefixes {
-						if other != dir && strings.HasPrefix(module, prefix) {
-							t.Errorf("it pulls in %s, which %s is for", module, other)
-						}
+				for other := range vendors {
+					if isFor(other, module) && !isFor(dir, module) {
+						t.Errorf("it pulls in %s, which %s is for", module, other)
 					}
 				}
 			}
 		})
 	}
+}
+
+func isFor(dir, module string) bool {
+	return slices.ContainsFunc(vendors[dir], func(prefix string) bool { return strings.HasPrefix(module, prefix) })
 }
 
 // modulesOf returns the modules of all packages that the given ones depend on.

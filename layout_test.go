@@ -25,6 +25,7 @@ var allowed = map[string][]string{
 	"fleet":             {},
 	"fleet/fleettest":   {"fleet"},
 	"keyset/etcdstore":  {"keyset", "fleet"},
+	"keyset/etcdstore":  {"keyset", "fleet"},
 	"codec/localkek":    {"keyset"},
 	"codec/awskms":      {"keyset"},
 	"codec/gcpkms":      {"keyset"},

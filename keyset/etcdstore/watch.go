@@ -1,0 +1,46 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+var errEnded = errors.New("the watch has ended")
+
+// Watch implements [keyset.Watcher]. It calls changed once when it begins to see every
+// change, and once for each change or several.
+func (s *Store) Watch(ctx context.Context, changed func()) error {
+	// One that is shared is not ended with ctx while no server can be reached: only
+	// Close ends all its goroutines.
+	watcher := clientv3.NewWatcher(s.client)
+	defer func() { _ = watcher.Close() }()
+	for {
+		err := s.follow(ctx, watcher, changed)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, rpctypes.ErrCompacted):
+			// The changes since it was last connected are no longer known. From now on,
+			// then; that something may have changed is told when it begins.
+		default:
+			return s.fail(ctx, "watch", "read on the key", err)
+		}
+	}
+}
+
+// follow watches from now on until that ends, and returns why.
+func (s *Store) follow(ctx context.Context, watcher clientv3.Watcher, changed func()) error {
+	// A member without a leader sees no change: it gives up the watch.
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	for answer := range watcher.Watch(ctx, s.key, clientv3.WithCreatedNotify()) {
+		if err := answer.Err(); err != nil {
+			return err
+		}
+		changed()
+	}
+	return errEnded
+}
