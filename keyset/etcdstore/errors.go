@@ -44,27 +44,27 @@ var remedies = []struct {
 // fail returns the error of a call: what was done, why it failed and what to do. need
 // is the permission that the call takes.
 func (p *place) fail(ctx context.Context, operation, need string, err error) error {
-	cause, why := explain(ctx, err, []string{p.client.Password, p.client.Token})
+	why, cause := explain(ctx, err, []string{p.client.Password, p.client.Token})
 	return &callError{fmt.Sprintf("%s: %s: %s", p, operation, strings.ReplaceAll(why, "{need}", need)), cause}
 }
 
 // failure returns the error of opening a target.
 func (t *target) failure(ctx context.Context, err error, secrets ...string) error {
-	cause, why := explain(ctx, err, secrets)
+	why, cause := explain(ctx, err, secrets)
 	return &callError{fmt.Sprintf("connect to %s: %s", strings.Join(t.endpoints, ","), why), cause}
 }
 
-// explain returns what an error is for errors.Is, nil for what only people understand,
-// and what it says to them.
-func explain(ctx context.Context, err error, secrets []string) (cause error, why string) {
+// explain returns what an error says to people, and what it is for errors.Is: nil for
+// what only they understand.
+func explain(ctx context.Context, err error, secrets []string) (why string, cause error) {
 	err = rpctypes.Error(err)
 	if known := (rpctypes.EtcdError{}); errors.As(err, &known) {
 		for _, r := range remedies {
 			if errors.Is(err, r.err) {
-				return err, err.Error() + ": " + r.remedy
+				return err.Error() + ": " + r.remedy, err
 			}
 		}
-		return err, err.Error() // one of a fixed list
+		return err.Error(), err // one of a fixed list
 	}
 	reason := lastReason(ctx)
 	switch code := status.Code(err); {
@@ -76,7 +76,7 @@ func explain(ctx context.Context, err error, secrets []string) (cause error, why
 		cause = context.Canceled
 		reason = "the client was closed"
 	default:
-		return nil, words(status.Convert(err).Message(), secrets) + ": see whether the servers run and speak etcd's protocol, and what their logs say"
+		return words(status.Convert(err).Message(), secrets) + ": see whether the servers run and speak etcd's protocol, and what their logs say", nil
 	}
 	why = cause.Error()
 	if errors.Is(cause, context.DeadlineExceeded) {
@@ -85,7 +85,7 @@ func explain(ctx context.Context, err error, secrets []string) (cause error, why
 	if reason != "" {
 		why += "; last: " + words(reason, secrets)
 	}
-	return cause, why
+	return why, cause
 }
 
 // words returns a text of somebody else in one short line that repeats no credential.

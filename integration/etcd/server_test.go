@@ -1,0 +1,254 @@
+package etcd_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is for what happens soon on a machine that is busy.
+const patience = 30 * time.Second
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A server is a real etcd in this process, which can be stopped and started again with
+// its data and its address.
+type server struct {
+	config embed.Config
+	etcd   *embed.Etcd
+}
+
+func newServer(t *testing.T, set ...func(*embed.Config)) *server {
+	t.Helper()
+	s := prepare(t, "default", set...)
+	s.start(t)
+	return s
+}
+
+func prepare(t *testing.T, name string, set ...func(*embed.Config)) *server {
+	t.Helper()
+	config := embed.NewConfig()
+	config.Name, config.Dir = name, t.TempDir()
+	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	config.UnsafeNoFsync = true
+	config.TickMs, config.ElectionMs = 20, 200
+	config.ListenClientUrls = []url.URL{{Scheme: "http", Host: free(t)}}
+	config.ListenPeerUrls = []url.URL{{Scheme: "http", Host: free(t)}}
+	for _, f := range set {
+		f(config)
+	}
+	config.AdvertiseClientUrls, config.AdvertisePeerUrls = config.ListenClientUrls, config.ListenPeerUrls
+	config.InitialCluster = config.InitialClusterFromName(config.Name)
+	s := &server{config: *config}
+	t.Cleanup(s.stop)
+	return s
+}
+
+// launch starts the server, which is ready when it has a leader.
+func (s *server) launch(t *testing.T) {
+	t.Helper()
+	config := s.config // which StartEtcd changes
+	etcd, err := embed.StartEtcd(&config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.etcd = etcd
+}
+
+func (s *server) start(t *testing.T) {
+	t.Helper()
+	s.launch(t)
+	select {
+	case <-s.etcd.Server.ReadyNotify():
+	case err := <-s.etcd.Err():
+		t.Fatal(err)
+	case <-time.After(patience):
+		t.Fatal("the server is not ready")
+	}
+}
+
+func (s *server) stop() {
+	if s.etcd != nil {
+		s.etcd.Close()
+		s.etcd = nil
+	}
+}
+
+// address is where clients reach it: HOST:PORT.
+func (s *server) address() string { return s.config.ListenClientUrls[0].Host }
+
+// client returns the vendor's own client, as root if a password is given.
+func (s *server) client(t *testing.T, password ...string) *clientv3.Client {
+	t.Helper()
+	config := clientv3.Config{Endpoints: []string{s.address()}, Logger: zap.NewNop(), DialTimeout: patience}
+	if len(password) > 0 {
+		config.Username, config.Password = "root", password[0]
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// free returns an address that nobody listens at.
+func free(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// A link is the way to a server, which can be cut and mended.
+type link struct {
+	listener net.Listener
+	target   string
+
+	mu    sync.Mutex
+	cut   bool
+	conns map[net.Conn]bool
+	wait  sync.WaitGroup
+}
+
+func newLink(t *testing.T, target string) *link {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &link{listener: listener, target: target, conns: make(map[net.Conn]bool)}
+	l.wait.Go(l.accept)
+	t.Cleanup(func() {
+		_ = listener.Close()
+		l.setCut(true)
+		l.wait.Wait()
+	})
+	return l
+}
+
+func (l *link) address() string { return l.listener.Addr().String() }
+
+// setCut ends all connections and lets no other through, or lets them through again.
+func (l *link) setCut(cut bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = cut
+	if cut {
+		for conn := range l.conns {
+			_ = conn.Close()
+		}
+		clear(l.conns)
+	}
+}
+
+func (l *link) keep(conns ...net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, conn := range conns {
+		if l.cut {
+			_ = conn.Close()
+		} else {
+			l.conns[conn] = true
+		}
+	}
+	return !l.cut
+}
+
+func (l *link) accept() {
+	for {
+		near, err := l.listener.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", l.target)
+		if err != nil {
+			_ = near.Close()
+			continue
+		}
+		if !l.keep(near, far) {
+			continue
+		}
+		for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
+			l.wait.Go(func() {
+				_, _ = io.Copy(pair[0], pair[1])
+				_ = pair[0].Close()
+				_ = pair[1].Close()
+			})
+		}
+	}
+}
+
+// A bell counts how often it was rung, and can be waited for.
+type bell struct {
+	mu    sync.Mutex
+	rings int
+	rung  chan struct{}
+}
+
+func newBell() *bell { return &bell{rung: make(chan struct{}, 1)} }
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rings++
+	select {
+	case b.rung <- struct{}{}:
+	default:
+	}
+}
+
+func (b *bell) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.rings
+}
+
+// await returns when done reports true, which is asked again at each ring.
+func (b *bell) await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	timeout := time.After(patience)
+	for !done() {
+		select {
+		case <-b.rung:
+		case <-timeout:
+			t.Fatalf("%s did not come, after %d hints", what, b.count())
+		}
+	}
+}
+
+// eventually asks again and again, for what tells nobody when it happens.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not happen", what)
+		}
+	}
+}
+
+// uri returns that of a key at one or more addresses.
+func uri(scheme, key string, addresses ...string) string {
+	return fmt.Sprintf("%s://%s/%s", scheme, strings.Join(addresses, ","), key)
+}
