@@ -212,7 +212,11 @@ func timeOrNone(o *strict.Object, name string) time.Time {
 	if o.String(name) == "" {
 		return time.Time{}
 	}
-	return o.Time(name)
+	t := o.Time(name)
+	if t.IsZero() {
+		o.Fail(name, "no time is written as an empty string")
+	}
+	return t
 }
 
 // printable returns the report with its free text as Key.Sign describes it.

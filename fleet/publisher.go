@@ -39,17 +39,20 @@ type Publisher struct {
 	// slog.Default().
 	Logger *slog.Logger
 
-	mu       sync.Mutex // held while a report is made and published, so that none overtakes another
-	failing  bool
-	stopped  bool
+	once     sync.Once
+	turn     chan struct{} // full while a report is made and published, so that none overtakes another
+	failing  bool          // in turn
+	stopped  bool          // in turn
 	accepted atomic.Pointer[time.Time]
 }
 
 // Publish makes a report, gives it to the registry and waits until that has accepted
 // it. After [Publisher.Stop] it is an error.
 func (p *Publisher) Publish(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if err := p.take(ctx); err != nil {
+		return err
+	}
+	defer p.give()
 	if p.stopped {
 		return errors.New("fleet: the last report has been published")
 	}
@@ -95,8 +98,10 @@ func (p *Publisher) Run(ctx context.Context) {
 // Stop publishes the last report, marked stopped, and nothing is published after it,
 // whether it is accepted or not. End Run first.
 func (p *Publisher) Stop(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if err := p.take(ctx); err != nil {
+		return err
+	}
+	defer p.give()
 	if p.stopped {
 		return nil
 	}
@@ -113,6 +118,19 @@ func (p *Publisher) Accepted() time.Time {
 	}
 	return time.Time{}
 }
+
+// take waits until no other report is on its way, a mutex that a context can end.
+func (p *Publisher) take(ctx context.Context) error {
+	p.once.Do(func() { p.turn = make(chan struct{}, 1) })
+	select {
+	case p.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for another report of this instance: %w", ctx.Err())
+	}
+}
+
+func (p *Publisher) give() { <-p.turn }
 
 func (p *Publisher) publish(ctx context.Context, stopped bool) error {
 	now := time.Now
