@@ -25,7 +25,6 @@ var allowed = map[string][]string{
 	"fleet":             {},
 	"fleet/fleettest":   {"fleet"},
 	"keyset/etcdstore":  {"keyset", "fleet"},
-	"keyset/etcdstore":  {"keyset", "fleet"},
 	"codec/localkek":    {"keyset"},
 	"codec/awskms":      {"keyset"},
 	"codec/gcpkms":      {"keyset"},
