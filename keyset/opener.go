@@ -85,14 +85,21 @@ func (o Openers) Open(ctx context.Context, uris ...string) (Services, error) {
 func (o Openers) known() string {
 	var schemes []string
 	for _, opener := range o {
-		for _, scheme := range opener.Schemes {
-			if !slices.Contains(schemes, scheme) {
-				schemes = append(schemes, scheme)
-			}
+		schemes = append(schemes, opener.Schemes...)
+	}
+	return knownSchemes(schemes)
+}
+
+// knownSchemes tells in an error which schemes there are.
+func knownSchemes(schemes []string) string {
+	var once []string
+	for _, scheme := range schemes {
+		if !slices.Contains(once, scheme) {
+			once = append(once, scheme)
 		}
 	}
-	if len(schemes) == 0 {
+	if len(once) == 0 {
 		return "this program knows no scheme"
 	}
-	return "the schemes are " + strings.Join(schemes, ", ")
+	return "the schemes are " + strings.Join(once, ", ")
 }

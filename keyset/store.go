@@ -30,7 +30,8 @@ type Store interface {
 	// Load gives ErrNotExist. A reader sees the old document or the new one, never
 	// anything else, and so does the next reader if the writer dies.
 	//
-	// The error is [ErrConflict] if another document than that of version is there.
+	// The error is [ErrConflict] if another document than that of version is there, or
+	// none.
 	// Whoever gets it loads again, and decides again; the same document is never just
 	// saved with the newer version. After any other error the old document or the new
 	// one is there: load to see which.
