@@ -1,5 +1,5 @@
-// Package conformance runs the official MCP conformance suite against a server of the
-// Go SDK behind the middleware.
+// Package conformance runs the official MCP conformance suite against a server of each
+// of the Go SDKs behind its middleware.
 package conformance
 
 import (
@@ -18,13 +18,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/echoseal/echoseal/binding"
 	"github.com/echoseal/echoseal/codec"
 	"github.com/echoseal/echoseal/codec/local"
 	"github.com/echoseal/echoseal/integration/peers"
-	"github.com/echoseal/echoseal/middleware/gosdk"
 )
 
 // tampered is the scenario that changes a state on its way.
@@ -39,58 +36,81 @@ var carriers = []string{
 	tampered,
 }
 
+// An sdk serves the tools and the prompt of the suite.
+type sdk struct {
+	name  string
+	serve func(*testing.T, protection) (url string)
+}
+
+// A protection is what the middleware is made of; without a policy there is none.
+type protection struct {
+	policy  *binding.Policy
+	logger  *slog.Logger
+	refused func(context.Context, binding.Refusal)
+}
+
+var sdks = []sdk{
+	{name: "go-sdk", serve: serveGoSDK},
+	{name: "mcp-go", serve: serveMCPGo},
+}
+
 func TestConformance(t *testing.T) {
 	all := scenarios(t)
 	if len(all) != 14 {
 		t.Fatalf("the suite has %d input-required-result scenarios, not 14: %q", len(all), all)
 	}
-	for _, scenario := range all {
-		t.Run(scenario, func(t *testing.T) {
-			var refused atomic.Int32
-			url := serve(t, middleware(t, func(r binding.Refusal) {
-				refused.Add(1)
-				// The suite appends to the token; whether it still is one of the
-				// format depends on its length, which varies with the time.
-				if r.Reason != codec.Malformed && r.Reason != codec.BadSeal {
-					t.Errorf("a state was refused for the reason %q", r.Reason)
-				}
-			}))
-			checks := run(t, url, scenario)
-			for _, c := range checks {
-				if c.Status != "SUCCESS" {
-					t.Errorf("%s is %s: %s", c.ID, c.Status, c.ErrorMessage)
-				}
-			}
-			states := states(checks)
-			for _, state := range states {
-				if !strings.HasPrefix(state, "v1.") {
-					t.Errorf("the client got a state that is not sealed: %q", state)
-				}
-			}
-			if slices.Contains(carriers, scenario) && scenario != tampered && len(states) == 0 {
-				t.Error("the client got no state at all")
-			}
-			want := int32(0)
-			if scenario == tampered {
-				want = 1
-			}
-			if got := refused.Load(); got != want {
-				t.Errorf("%d states were refused, want %d", got, want)
-			}
-		})
+	for _, sdk := range sdks {
+		for _, scenario := range all {
+			t.Run(sdk.name+"/"+scenario, func(t *testing.T) { conforms(t, sdk, scenario) })
+		}
+	}
+}
+
+func conforms(t *testing.T, sdk sdk, scenario string) {
+	var refused atomic.Int32
+	url := sdk.serve(t, protected(t, func(_ context.Context, r binding.Refusal) {
+		refused.Add(1)
+		// The suite appends to the token; whether it still is one of the
+		// format depends on its length, which varies with the time.
+		if r.Reason != codec.Malformed && r.Reason != codec.BadSeal {
+			t.Errorf("a state was refused for the reason %q", r.Reason)
+		}
+	}))
+	checks := run(t, url, scenario)
+	for _, c := range checks {
+		if c.Status != "SUCCESS" {
+			t.Errorf("%s is %s: %s", c.ID, c.Status, c.ErrorMessage)
+		}
+	}
+	states := states(checks)
+	for _, state := range states {
+		if !strings.HasPrefix(state, "v1.") {
+			t.Errorf("the client got a state that is not sealed: %q", state)
+		}
+	}
+	if slices.Contains(carriers, scenario) && scenario != tampered && len(states) == 0 {
+		t.Error("the client got no state at all")
+	}
+	want := int32(0)
+	if scenario == tampered {
+		want = 1
+	}
+	if got := refused.Load(); got != want {
+		t.Errorf("%d states were refused, want %d", got, want)
 	}
 }
 
 // Without the middleware the same server must fail, or the test above shows nothing.
 func TestConformanceUnprotected(t *testing.T) {
-	url := serve(t)
-	checks := run(t, url, tampered)
-	if !slices.ContainsFunc(checks, func(c check) bool { return c.Status == "FAILURE" }) {
-		t.Errorf("an unprotected server passes %s: %+v", tampered, checks)
+	for _, sdk := range sdks {
+		checks := run(t, sdk.serve(t, protection{}), tampered)
+		if !slices.ContainsFunc(checks, func(c check) bool { return c.Status == "FAILURE" }) {
+			t.Errorf("an unprotected server of %s passes %s: %+v", sdk.name, tampered, checks)
+		}
 	}
 }
 
-func middleware(t *testing.T, refused func(binding.Refusal)) mcp.Middleware {
+func protected(t *testing.T, refused func(context.Context, binding.Refusal)) protection {
 	t.Helper()
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
@@ -102,10 +122,7 @@ func middleware(t *testing.T, refused func(binding.Refusal)) mcp.Middleware {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return gosdk.Middleware(policy, &gosdk.Options{
-		Logger:   slog.New(slog.NewTextHandler(t.Output(), nil)),
-		OnRefuse: func(_ context.Context, r binding.Refusal) { refused(r) },
-	})
+	return protection{policy, slog.New(slog.NewTextHandler(t.Output(), nil)), refused}
 }
 
 // scenarios asks the suite for its scenarios of multi round-trip requests.

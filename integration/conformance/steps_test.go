@@ -1,21 +1,16 @@
 package conformance
 
-import (
-	"context"
-	"encoding/json"
-	"net/http"
-	"net/http/httptest"
-	"testing"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-)
+import "github.com/modelcontextprotocol/go-sdk/mcp"
 
 // A step is a handler reduced to what a multi round-trip is made of. It gets the state
 // and what the client filled in, and either has a text for an answer, or asks again.
 // No step checks its state: that is the middleware's part.
 type step func(state string, in mcp.InputResponseMap, can *mcp.ClientCapabilities) (text string, ask mcp.InputRequestMap, next string)
 
-// The tools that the suite calls, without their common prefix.
+// prefix is that of the names of all tools and of the prompt.
+const prefix = "test_input_required_result_"
+
+// The tools that the suite calls.
 var tools = map[string]step{
 	"elicitation": func(_ string, in mcp.InputResponseMap, _ *mcp.ClientCapabilities) (string, mcp.InputRequestMap, string) {
 		if name := field(in, "user_name", "name"); name != nil {
@@ -72,6 +67,14 @@ var tools = map[string]step{
 	},
 }
 
+// prompt is the prompt that the suite gets.
+func prompt(state string, in mcp.InputResponseMap, _ *mcp.ClientCapabilities) (string, mcp.InputRequestMap, string) {
+	if state != "" {
+		return text(field(in, "user_context", "context")), nil, ""
+	}
+	return "", mcp.InputRequestMap{"user_context": form("In which context?", "context", "string")}, "asked for the context"
+}
+
 // confirm asks for a confirmation and then believes whatever state it finds.
 func confirm(answer string) step {
 	return func(state string, in mcp.InputResponseMap, _ *mcp.ClientCapabilities) (string, mcp.InputRequestMap, string) {
@@ -114,37 +117,4 @@ func sampled(in mcp.InputResponse) string {
 		}
 	}
 	return ""
-}
-
-// serve serves the suite's tools and its prompt over Streamable HTTP on loopback, and
-// returns the URL.
-func serve(t *testing.T, middleware ...mcp.Middleware) string {
-	t.Helper()
-	server := mcp.NewServer(&mcp.Implementation{Name: "conformance", Version: "1"}, nil)
-	for name, step := range tools {
-		tool := &mcp.Tool{Name: "test_input_required_result_" + name, InputSchema: json.RawMessage(`{"type":"object"}`)}
-		server.AddTool(tool, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			text, ask, state := step(req.Params.RequestState, req.Params.InputResponses, req.ClientCapabilities())
-			if text != "" {
-				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
-			}
-			return &mcp.CallToolResult{InputRequests: ask, RequestState: state}, nil
-		})
-	}
-	server.AddPrompt(&mcp.Prompt{Name: "test_input_required_result_prompt"}, func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-		if req.Params.RequestState != "" {
-			answer := text(field(req.Params.InputResponses, "user_context", "context"))
-			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: answer}}}}, nil
-		}
-		return &mcp.GetPromptResult{
-			InputRequests: mcp.InputRequestMap{"user_context": form("In which context?", "context", "string")},
-			RequestState:  "asked for the context",
-		}, nil
-	})
-	server.AddReceivingMiddleware(middleware...)
-
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true})
-	loopback := httptest.NewServer(handler)
-	t.Cleanup(loopback.Close)
-	return loopback.URL
 }
