@@ -3,7 +3,9 @@ package fleet_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
+	"net/netip"
 	"reflect"
 	"slices"
 	"sync/atomic"
@@ -109,11 +111,11 @@ func TestCollect(t *testing.T) {
 
 func TestCollectFromNobody(t *testing.T) {
 	var readings atomic.Int64
-	want := fleet.Observation{Began: noon.Add(time.Second), Ended: noon.Add(2 * time.Second)}
-	if got := fleet.Collect(t.Context(), nil, clock(&readings)); !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v", got)
+	o := fleet.Collect(t.Context(), nil, clock(&readings))
+	if o.Began != noon.Add(time.Second) || o.Ended != noon.Add(2*time.Second) || o.Sources != nil || o.Instances != nil || o.Failures != nil {
+		t.Errorf("%+v", o)
 	}
-	o := fleet.Collect(t.Context(), mustKey(t, 0), nil, new(memfleet.Registry))
+	o = fleet.Collect(t.Context(), mustKey(t, 0), nil, new(memfleet.Registry))
 	if len(o.Instances) != 0 || len(o.Failures) != 0 || len(o.Sources) != 1 {
 		t.Errorf("%+v", o)
 	}
@@ -128,6 +130,12 @@ func TestCollectWithoutAKey(t *testing.T) {
 	if len(o.Instances) != 1 || !errors.Is(o.Instances[0].Err, fleet.ErrConfig) || o.Instances[0].Report.ID != "" {
 		t.Errorf("%+v", o.Instances)
 	}
+}
+
+// same compares two instances without an error.
+func same(a, b fleet.Instance) bool {
+	return a.Err == nil && b.Err == nil && a.Source == b.Source && a.Address == b.Address && a.Registered == b.Registered &&
+		slices.Equal(a.Also, b.Also) && reflect.DeepEqual(a.Report, b.Report)
 }
 
 func TestOneProcessCountsOnce(t *testing.T) {
@@ -169,7 +177,7 @@ func TestOneProcessCountsOnce(t *testing.T) {
 		},
 	} {
 		o := collect(c.a, c.b)
-		if len(o.Instances) != 1 || !reflect.DeepEqual(o.Instances[0], c.want) {
+		if len(o.Instances) != 1 || !same(o.Instances[0], c.want) {
 			t.Errorf("%s: %+v\nwant %+v", name, o.Instances, c.want)
 		}
 		if o.Clashes() != nil {
@@ -252,6 +260,40 @@ func TestLifeInARegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("in the end", map[string]state{"mcp-1": {false, false}, "mcp-2": {true, true}})
+}
+
+// A listed address that is dead still counts, and whoever comes back is another process.
+func TestLifeAtAnAddress(t *testing.T) {
+	key := mustKey(t, 0)
+	stopped := report(1)
+	stopped.Stopped = true
+	handlers := []http.Handler{reporting(t, key, report(1)), reporting(t, key, stopped), http.NotFoundHandler(), reporting(t, key, report(2))}
+	var life atomic.Int32
+	address := serve(t, "127.0.0.1:0", answering(func(w http.ResponseWriter, r *http.Request) { handlers[life.Load()].ServeHTTP(w, r) }))
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, source := range map[string]fleet.Source{
+		"http": mustHTTP(t, "http://"+address),
+		"dns":  mustDNS(t, "dns+http://mcp.test:"+port, &resolver{name: "mcp.test", addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}),
+	} {
+		for n, want := range []struct {
+			id      string
+			stopped bool
+			err     error
+		}{{id(1), false, nil}, {id(1), true, nil}, {"", false, fleet.ErrUnreachable}, {id(2), false, nil}} {
+			life.Store(int32(n))
+			o := fleet.Collect(t.Context(), key, nil, source)
+			if len(o.Instances) != 1 || len(o.Failures) != 0 {
+				t.Fatalf("%s %d: %+v", name, n, o)
+			}
+			i := o.Instances[0]
+			if i.Report.ID != want.id || i.Report.Stopped != want.stopped || !errors.Is(i.Err, want.err) || !i.Live() || i.Address != address || !i.Lapses(time.Hour, time.Minute).IsZero() {
+				t.Errorf("%s %d: %+v, live %v", name, n, i, i.Live())
+			}
+		}
+	}
 }
 
 // Sources are asked at the same time, and the clock is read before and after all.

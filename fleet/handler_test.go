@@ -16,7 +16,13 @@ func TestHandler(t *testing.T) {
 	var fail error
 	server := httptest.NewServer(fleet.Handler(func(context.Context) ([]byte, error) { return []byte(golden), fail }))
 	defer server.Close()
-	do := func(method string) (*http.Response, string) {
+	type answer struct {
+		status int
+		header http.Header
+		length int64
+		body   string
+	}
+	do := func(method string) answer {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), method, server.URL, http.NoBody)
 		if err != nil {
@@ -34,23 +40,22 @@ func TestHandler(t *testing.T) {
 		if got := response.Header.Get("Cache-Control"); got != "no-store" {
 			t.Errorf("%s: Cache-Control is %q", method, got)
 		}
-		return response, string(body)
+		return answer{response.StatusCode, response.Header, response.ContentLength, string(body)}
 	}
 	for method, want := range map[string]string{http.MethodGet: golden, http.MethodHead: ""} {
-		response, body := do(method)
-		if response.StatusCode != http.StatusOK || body != want || response.ContentLength != int64(len(golden)) || response.Header.Get("Content-Type") != "application/json" {
-			t.Errorf("%s: %v %q", method, response, body)
+		a := do(method)
+		if a.status != http.StatusOK || a.body != want || a.length != int64(len(golden)) || a.header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %+v", method, a)
 		}
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions, "get"} {
-		response, body := do(method)
-		if response.StatusCode != http.StatusMethodNotAllowed || response.Header.Get("Allow") != "GET, HEAD" || strings.Contains(body, "report") {
-			t.Errorf("%s: %v %q", method, response, body)
+		a := do(method)
+		if a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "GET, HEAD" || strings.Contains(a.body, "report") {
+			t.Errorf("%s: %+v", method, a)
 		}
 	}
 	fail = errors.New("canary: no such thing")
-	response, body := do(http.MethodGet)
-	if response.StatusCode != http.StatusServiceUnavailable || body != "no report\n" {
-		t.Errorf("a report that cannot be made: %v %q", response, body)
+	if a := do(http.MethodGet); a.status != http.StatusServiceUnavailable || a.body != "no report\n" {
+		t.Errorf("a report that cannot be made: %+v", a)
 	}
 }

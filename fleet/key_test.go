@@ -331,6 +331,7 @@ func TestVerifyRefusesWhatNobodySigned(t *testing.T) {
 		"verifies": json.RawMessage(`["4c11d0e2"]`), "services": json.RawMessage(`[]`), "opened": json.RawMessage(`[]`), "failed": json.RawMessage(`[]`), "keys": json.RawMessage(`[]`),
 	}
 	signed := string(sign(t, key, report(1)))
+	_, tail, _ := strings.Cut(signed, `,"mac"`)
 	for name, value := range members(t, report(1)) {
 		other, ok := changed[name]
 		if !ok {
@@ -343,7 +344,7 @@ func TestVerifyRefusesWhatNobodySigned(t *testing.T) {
 		wantErr(t, name+" changed", err, fleet.ErrMAC)
 		m := members(t, report(1))
 		delete(m, name)
-		_, err = key.Verify([]byte(`{"report":` + string(marshal(t, m)) + signed[strings.Index(signed, `,"mac"`):]))
+		_, err = key.Verify([]byte(`{"report":` + string(marshal(t, m)) + `,"mac"` + tail))
 		wantErr(t, name+" left out", err, fleet.ErrMAC)
 	}
 	mac, _ := base64.StdEncoding.DecodeString(goldenMAC)

@@ -42,8 +42,28 @@ func newLife(key *fleet.Key) *life {
 		signed, err := l.key.Sign(r)
 		return signed, fleet.Keep(every, time.Hour, time.Minute), err
 	}
-	l.Logger = slog.New(slog.NewTextHandler(&l.logs, nil))
+	l.Logger = slog.New(slog.NewTextHandler(l, nil))
 	return l
+}
+
+// Write takes what is logged.
+func (l *life) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.logs.Write(line)
+}
+
+func (l *life) logged() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.logs.String()
+}
+
+// attempts returns how many reports were made.
+func (l *life) attempts() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.made)
 }
 
 func (l *life) registered(t *testing.T) (fleet.Report, bool) {
@@ -72,8 +92,11 @@ func TestPublisher(t *testing.T) {
 		// It stays fresh: no two reports are further apart than the interval.
 		time.Sleep(100 * every)
 		synctest.Wait()
-		for i, at := range l.made[1:] {
-			if d := at.Sub(l.made[i]); d > every || d < every*7/8-1 {
+		l.mu.Lock()
+		made := slices.Clone(l.made)
+		l.mu.Unlock()
+		for i, at := range made[1:] {
+			if d := at.Sub(made[i]); d > every || d < every*7/8-1 {
 				t.Errorf("%v between two reports", d)
 			}
 		}
@@ -82,7 +105,7 @@ func TestPublisher(t *testing.T) {
 		}
 		cancel()
 		running.Wait()
-		count := len(l.made)
+		count := l.attempts()
 		if err := l.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -93,14 +116,14 @@ func TestPublisher(t *testing.T) {
 		if err := l.Publish(t.Context()); err == nil {
 			t.Error("Publish after Stop succeeds")
 		}
-		if err := l.Stop(t.Context()); err != nil || len(l.made) != count+1 {
-			t.Errorf("a second Stop: %v, %d reports", err, len(l.made)-count)
+		if err := l.Stop(t.Context()); err != nil || l.attempts() != count+1 {
+			t.Errorf("a second Stop: %v, %d reports", err, l.attempts()-count)
 		}
 		if r, _ := l.registered(t); !r.Stopped {
 			t.Error("the last report is not the one that says stopped")
 		}
-		if l.logs.Len() != 0 {
-			t.Errorf("logged: %s", &l.logs)
+		if l.logged() != "" {
+			t.Errorf("logged: %s", l.logged())
 		}
 	})
 }
@@ -118,21 +141,22 @@ func TestPublisherGoesOn(t *testing.T) {
 		l.registry.Fail(errDown)
 		time.Sleep(every)
 		synctest.Wait()
-		failed := len(l.made)
+		failed := l.attempts()
 		time.Sleep(every / 2)
-		if n := len(l.made) - failed; n < 2 {
+		synctest.Wait()
+		if n := l.attempts() - failed; n < 2 {
 			t.Errorf("%d attempts in half an interval after the first failure, want more", n)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if n := len(l.made); n > 10+int(time.Hour*8/7/every) {
+		if n := l.attempts(); n > 10+int(time.Hour*8/7/every) {
 			t.Errorf("%d attempts in an hour, more than one an interval", n)
 		}
 		if !l.Accepted().Equal(accepted) {
 			t.Errorf("accepted at %v, but the registry has failed since %v", l.Accepted(), accepted)
 		}
-		if n := strings.Count(l.logs.String(), "WARN"); n != 1 || !strings.Contains(l.logs.String(), errDown.Error()) || !strings.Contains(l.logs.String(), "memfleet://") {
-			t.Errorf("%d warnings: %s", n, &l.logs)
+		if n := strings.Count(l.logged(), "WARN"); n != 1 || !strings.Contains(l.logged(), errDown.Error()) || !strings.Contains(l.logged(), "memfleet://") {
+			t.Errorf("%d warnings: %s", n, l.logged())
 		}
 		l.registry.Fail(nil)
 		time.Sleep(every)
@@ -140,8 +164,8 @@ func TestPublisherGoesOn(t *testing.T) {
 		if !l.Accepted().After(accepted.Add(time.Hour)) {
 			t.Errorf("accepted at %v", l.Accepted())
 		}
-		if n := strings.Count(l.logs.String(), "INFO"); n != 1 {
-			t.Errorf("%d notes that it works again: %s", n, &l.logs)
+		if n := strings.Count(l.logged(), "INFO"); n != 1 {
+			t.Errorf("%d notes that it works again: %s", n, l.logged())
 		}
 		cancel()
 		running.Wait()
@@ -195,17 +219,18 @@ func TestPublisherGivesUp(t *testing.T) {
 		time.Sleep(every / 2)
 		cancel()
 		running.Wait()
-		if l.logs.Len() != 0 {
-			t.Errorf("logged: %s", &l.logs)
+		if l.logged() != "" {
+			t.Errorf("logged: %s", l.logged())
 		}
 		ctx, cancel = context.WithCancel(t.Context())
 		running.Go(func() { l.Run(ctx) })
 		time.Sleep(10 * every)
-		if n := len(l.made); n < 5 {
+		synctest.Wait()
+		if n := l.attempts(); n < 5 {
 			t.Errorf("%d attempts in ten intervals", n)
 		}
-		if !strings.Contains(l.logs.String(), "deadline exceeded") {
-			t.Errorf("logged: %s", &l.logs)
+		if !strings.Contains(l.logged(), "deadline exceeded") {
+			t.Errorf("logged: %s", l.logged())
 		}
 		cancel()
 		running.Wait()

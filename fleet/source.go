@@ -13,7 +13,8 @@ type Source interface {
 	// Collect returns one answer for each instance that the source knows, in any
 	// order. It checks no signature. What went wrong with one instance is in its
 	// answer; an error means that there may be instances it has no answer for, and
-	// comes with the answers it has. It returns soon after ctx ends, with what it has.
+	// comes with the answers it has. It returns soon after ctx ends, with what it has,
+	// and waits for nobody much longer than five seconds without that.
 	Collect(ctx context.Context) ([]Answer, error)
 
 	// String returns the source's URI, without a credential.
@@ -27,8 +28,8 @@ type Registry interface {
 
 	// Publish puts a signed report in the place of the one with the same id, the
 	// instance's [Report.ID], and returns when a Collect that begins afterwards finds
-	// it. The registry drops it by itself keep later, unless it is renewed by another
-	// Publish, and not before; 0 means never.
+	// it. The registry drops it by itself when keep is over, not before; 0 means never.
+	// The last Publish alone says how long. No error shows a credential.
 	Publish(ctx context.Context, id string, signed []byte, keep time.Duration) error
 
 	// Forget drops the report with the given id. There need not be one.

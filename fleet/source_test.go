@@ -48,7 +48,7 @@ func mustHTTP(t testing.TB, uri string) fleet.Source {
 }
 
 // ask returns the only answer of a source.
-func ask(t testing.TB, ctx context.Context, source fleet.Source) fleet.Answer {
+func ask(ctx context.Context, t testing.TB, source fleet.Source) fleet.Answer {
 	t.Helper()
 	answers, err := source.Collect(ctx)
 	if err != nil || len(answers) != 1 {
@@ -72,7 +72,7 @@ func TestHTTP(t *testing.T) {
 		t.Errorf("String gives %s", source)
 	}
 	for range 2 {
-		if a := ask(t, t.Context(), source); a.Err != nil || a.Registered || a.Address != address || string(a.Signed) != golden {
+		if a := ask(t.Context(), t, source); a.Err != nil || a.Registered || a.Address != address || string(a.Signed) != golden {
 			t.Errorf("%+v", a)
 		}
 	}
@@ -92,8 +92,8 @@ func TestHTTPWithoutAReport(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			defer connection.Close()
-			_, _ = connection.Write([]byte(text))
+			_, _ = connection.Write([]byte(text)) // as much as is wanted
+			_ = connection.Close()
 		})
 	}
 	for name, c := range map[string]struct {
@@ -113,7 +113,7 @@ func TestHTTPWithoutAReport(t *testing.T) {
 		"torn, chunks": {raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"rep"), fleet.ErrUnreachable, "ended within"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := ask(t, t.Context(), mustHTTP(t, "http://"+serve(t, "127.0.0.1:0", c.handler)))
+			a := ask(t.Context(), t, mustHTTP(t, "http://"+serve(t, "127.0.0.1:0", c.handler)))
 			wantErr(t, name, a.Err, c.want, c.word)
 			if a.Signed != nil || strings.Contains(a.Err.Error(), "canary") {
 				t.Errorf("%+v", a)
@@ -127,7 +127,7 @@ func TestHTTPWithoutAReport(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = listener.Close()
-		a := ask(t, t.Context(), mustHTTP(t, "http://"+listener.Addr().String()))
+		a := ask(t.Context(), t, mustHTTP(t, "http://"+listener.Addr().String()))
 		wantErr(t, "closed", a.Err, fleet.ErrUnreachable, "refused")
 	})
 	if n := strayed.Load(); n != 0 {
@@ -155,10 +155,10 @@ func TestHTTPWithoutAnEnd(t *testing.T) {
 			<-asked
 			cancel()
 		}()
-		wantErr(t, name, ask(t, ctx, source).Err, fleet.ErrUnreachable, "not waited for any longer")
+		wantErr(t, name, ask(ctx, t, source).Err, fleet.ErrUnreachable, "not waited for any longer")
 
 		ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
-		wantErr(t, name, ask(t, ctx, source).Err, fleet.ErrUnreachable, "in time")
+		wantErr(t, name, ask(ctx, t, source).Err, fleet.ErrUnreachable, "in time")
 		cancel()
 	}
 }
