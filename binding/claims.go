@@ -61,7 +61,7 @@ func parseClaims(payload []byte) (c claims, ok bool) {
 	for members.Next() {
 		name, value := members.Name, members.Value
 		if bytes.IndexByte(name, '\\') >= 0 {
-			name = append(canon.AppendText([]byte{'"'}, name), '"')
+			name = append(appendText([]byte{'"'}, name), '"')
 		}
 		if member := c.member(name); member != nil {
 			*member = value
@@ -125,7 +125,13 @@ func isText(value []byte, want string) bool {
 	if bytes.IndexByte(value, '\\') < 0 {
 		return string(value[1:len(value)-1]) == want
 	}
-	return string(canon.AppendText(nil, value)) == want
+	return string(appendText(nil, value)) == want
+}
+
+// appendText appends the text of a JSON string that stands in a payload.
+func appendText(dst, quoted []byte) []byte {
+	dst, _ = canon.AppendText(dst, quoted[1:len(quoted)-1]) // it has been scanned
+	return dst
 }
 
 // seconds returns t in seconds since the epoch.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/echoseal/echoseal/codec"
-	"github.com/echoseal/echoseal/internal/canon"
 )
 
 // An Outcome is what came of a check. The zero value is Skipped.
@@ -148,7 +147,7 @@ func text(value []byte) string {
 	if !isString(value) {
 		return ""
 	}
-	return string(canon.AppendText(nil, value))
+	return string(appendText(nil, value))
 }
 
 // clock returns the time that a claim names, or the zero time if it is none of the

@@ -59,7 +59,7 @@ func (r *Round) Unseal(token string) (state string, err error) {
 	plain := take()
 	defer give(plain)
 	plain.reserve(len(value))
-	plain.bytes = canon.AppendText(plain.bytes, value)
+	plain.bytes = appendText(plain.bytes, value)
 	return string(plain.bytes), nil
 }
 
@@ -72,7 +72,7 @@ func (r *Round) AppendUnseal(dst []byte, token string) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	return canon.AppendText(dst, value), nil
+	return appendText(dst, value), nil
 }
 
 // unseal returns the state as a JSON string that lies in buf.

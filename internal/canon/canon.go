@@ -2,6 +2,7 @@ package canon
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"sync"
 )
@@ -16,9 +17,8 @@ func Append(dst, src []byte) ([]byte, error) {
 	}
 	w := writers.Get().(*writer)
 	defer w.release()
-	w.scanner = scanner{src: src}
-	w.out = dst
-	start := len(dst)
+	w.scanner = scanner{src: view(src)}
+	w.out, w.start = dst, len(dst)
 	w.space()
 	p := w.write()
 	if p == "" {
@@ -27,7 +27,7 @@ func Append(dst, src []byte) ([]byte, error) {
 		}
 	}
 	if p == "" && len(w.objects) > 0 {
-		w.reorder(start)
+		w.reorder()
 	}
 	return w.out, p.at(w.i)
 }
@@ -38,19 +38,21 @@ func Append(dst, src []byte) ([]byte, error) {
 type writer struct {
 	scanner
 	out     []byte
+	start   int      // where the document begins in out; offsets count from there
+	names   []byte   // the text of all names, whose bytes have the order of its code points
 	members []member // of the objects that are being written, innermost last
 	objects []object // those that are not in order
 	sorted  []member // their members in order
 	scratch []byte
 }
 
-// A member is where one stands in the output: its name from start to name, its
-// value up to end.
-type member struct{ start, name, end int }
+// A member is where one stands in the output, and its name in writer.names. A document
+// of [MaxBytes] can have millions.
+type member struct{ start, end, name, nameEnd uint32 }
 
 // An object is where one stands in the output, and which of writer.sorted are its
 // members.
-type object struct{ start, end, first, last int }
+type object struct{ start, end, first, last uint32 }
 
 var writers = sync.Pool{New: func() any { return new(writer) }}
 
@@ -58,13 +60,17 @@ var writers = sync.Pool{New: func() any { return new(writer) }}
 const maxPooled = 1 << 16
 
 func (w *writer) release() {
-	if cap(w.scratch) > maxPooled || cap(w.members) > maxPooled/16 || cap(w.sorted) > maxPooled/16 {
+	if cap(w.scratch) > maxPooled || cap(w.names) > maxPooled || cap(w.members) > maxPooled/16 || cap(w.sorted) > maxPooled/16 {
 		return
 	}
 	clear(w.scratch)
-	*w = writer{members: w.members[:0], objects: w.objects[:0], sorted: w.sorted[:0], scratch: w.scratch[:0]}
+	clear(w.names)
+	*w = writer{names: w.names[:0], members: w.members[:0], objects: w.objects[:0], sorted: w.sorted[:0], scratch: w.scratch[:0]}
 	writers.Put(w)
 }
+
+// at returns the offset of what is written next.
+func (w *writer) at() uint32 { return uint32(len(w.out) - w.start) }
 
 // write takes a value and writes it.
 func (w *writer) write() problem {
@@ -72,7 +78,7 @@ func (w *writer) write() problem {
 	var p problem
 	switch w.peek() {
 	case '"':
-		return w.writeString()
+		_, p = w.writeString()
 	case '{':
 		return w.writeObject()
 	case '[':
@@ -88,37 +94,30 @@ func (w *writer) write() problem {
 	return p
 }
 
-func (w *writer) writeString() problem {
+// writeString takes a string and writes it, and reports whether there are escapes in
+// what it wrote.
+func (w *writer) writeString() (escaped bool, p problem) {
 	w.out = append(w.out, '"')
 	w.i++
 	for {
 		n := plain(w.src[w.i:])
 		w.out = append(w.out, w.src[w.i:w.i+n]...)
 		w.i += n
-		switch w.peek() {
-		case '"':
+		switch {
+		case w.i == len(w.src):
+			return escaped, noEnd
+		case w.src[w.i] == '"':
 			w.out = append(w.out, '"')
 			w.i++
-			return ""
-		case '\\':
-			unit, size := unescape(w.src[w.i:])
-			if size == 0 {
-				return badString
-			}
-			// The two halves of a pair are written one by one and meet again.
-			w.out = appendEscaped(w.out, unit)
-			w.i += size
-		default:
-			if w.i == len(w.src) {
-				return noEnd
-			}
-			r, size := decodeRaw(w.src[w.i:])
-			if size == 0 {
-				return badString
-			}
-			w.out = appendEscaped(w.out, r)
-			w.i += size
+			return escaped, ""
 		}
+		r, size := character(w.src[w.i:])
+		if size == 0 {
+			return escaped, badString
+		}
+		w.out = appendEscaped(w.out, r)
+		w.i += size
+		escaped = true // or \/, which does no harm
 	}
 }
 
@@ -138,28 +137,20 @@ func (w *writer) writeArray() problem {
 }
 
 func (w *writer) writeObject() problem {
-	at := len(w.out)
+	start := w.at()
 	w.out = append(w.out, '{')
 	first := len(w.members)
 	inOrder := true
 	empty, p := w.enter('}')
 	for more := !empty && p == ""; more; {
-		if w.peek() != '"' {
-			return noKey
-		}
-		m := member{start: len(w.out)}
-		if p = w.writeString(); p != "" {
+		m := member{start: w.at()}
+		if p = w.writeName(&m); p != "" {
 			return p
 		}
-		m.name = len(w.out)
-		if p = w.colon(); p != "" {
-			return p
-		}
-		w.out = append(w.out, ':')
 		if p = w.write(); p != "" {
 			return p
 		}
-		m.end = len(w.out)
+		m.end = w.at()
 		inOrder = inOrder && (len(w.members) == first || w.compare(w.members[len(w.members)-1], m) < 0)
 		w.members = append(w.members, m)
 		if more, p = w.next('}'); more {
@@ -168,72 +159,97 @@ func (w *writer) writeObject() problem {
 	}
 	w.out = append(w.out, '}')
 	if !inOrder {
-		w.sort(at, w.members[first:])
+		w.sort(start, w.members[first:])
 	}
 	w.members = w.members[:first]
 	return p
 }
 
-// sort notes the object that was written from at on, with its members in order of
-// their names, of each name the last.
-func (w *writer) sort(at int, members []member) {
-	slices.SortStableFunc(members, w.compare)
-	o := object{start: at, end: len(w.out), first: len(w.sorted)}
-	for i, m := range members {
-		if i+1 == len(members) || w.compare(m, members[i+1]) != 0 {
-			w.sorted = append(w.sorted, m)
-		}
+// writeName takes the name of a member and the colon behind it.
+func (w *writer) writeName(m *member) problem {
+	if w.peek() != '"' {
+		return noKey
 	}
-	o.last = len(w.sorted)
-	w.objects = append(w.objects, o)
-}
-
-// reorder writes the output from start on once more, in order.
-func (w *writer) reorder(start int) {
-	// Inner objects were complete first; the walk meets the outer ones first.
-	slices.SortFunc(w.objects, func(a, b object) int { return a.start - b.start })
-	w.scratch = append(w.scratch[:0], w.out[start:]...)
-	end := len(w.out)
-	w.out = w.copy(w.out[:start], start, start, end)
-}
-
-// copy appends what was written from from to to, in order; base is where scratch
-// begins.
-func (w *writer) copy(dst []byte, base, from, to int) []byte {
-	for {
-		next, _ := slices.BinarySearchFunc(w.objects, from, func(o object, at int) int { return o.start - at })
-		if next == len(w.objects) || w.objects[next].start >= to {
-			return append(dst, w.scratch[from-base:to-base]...)
-		}
-		o := w.objects[next]
-		dst = append(dst, w.scratch[from-base:o.start-base]...)
-		dst = append(dst, '{')
-		for i, m := range w.sorted[o.first:o.last] {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = w.copy(dst, base, m.start, m.end)
-		}
-		dst = append(dst, '}')
-		from = o.end
+	start := len(w.out)
+	escaped, p := w.writeString()
+	if p != "" {
+		return p
 	}
+	name := w.out[start+1 : len(w.out)-1]
+	m.name = uint32(len(w.names))
+	if escaped {
+		w.names, _ = AppendText(w.names, name) // it has just been written
+	} else {
+		w.names = append(w.names, name...)
+	}
+	m.nameEnd = uint32(len(w.names))
+	w.out = append(w.out, ':')
+	return w.colon()
 }
 
 // compare orders two members by the code points of their names.
 func (w *writer) compare(a, b member) int {
-	x, y := w.out[a.start+1:a.name-1], w.out[b.start+1:b.name-1]
-	// Below U+007F the text is in the order of its code points as long as nothing
-	// is escaped.
-	if bytes.IndexByte(x, '\\') < 0 && bytes.IndexByte(y, '\\') < 0 {
-		return bytes.Compare(x, y)
+	x, y := w.names[a.name:a.nameEnd], w.names[b.name:b.nameEnd]
+	if len(x) > 0 && len(y) > 0 && x[0] != y[0] {
+		return int(x[0]) - int(y[0]) // most names differ here
 	}
-	for len(x) > 0 && len(y) > 0 {
-		r, n := codePoint(x)
-		s, m := codePoint(y)
-		if r != s {
-			return int(r - s)
+	return bytes.Compare(x, y)
+}
+
+// sort notes the object that was written from start on, with its members in order of
+// their names, of each name the last.
+func (w *writer) sort(start uint32, members []member) {
+	repeated := false
+	slices.SortFunc(members, func(a, b member) int {
+		order := w.compare(a, b)
+		if order == 0 {
+			repeated = true
+			return cmp.Compare(a.start, b.start)
 		}
-		x, y = x[n:], y[m:]
+		return order
+	})
+	o := object{start: start, end: w.at(), first: uint32(len(w.sorted))}
+	for i, m := range members {
+		if !repeated || i+1 == len(members) || w.compare(m, members[i+1]) != 0 {
+			w.sorted = append(w.sorted, m)
+		}
 	}
-	return len(x) - len(y)
+	o.last = uint32(len(w.sorted))
+	w.objects = append(w.objects, o)
+}
+
+// reorder writes the output once more, in order.
+func (w *writer) reorder() {
+	// Inner objects were complete first; the walk meets the outer ones first.
+	slices.SortFunc(w.objects, func(a, b object) int { return cmp.Compare(a.start, b.start) })
+	w.scratch = append(w.scratch[:0], w.out[w.start:]...)
+	w.out = w.out[:w.start]
+	w.copy(w.objects, 0, uint32(len(w.scratch)))
+}
+
+// copy writes what was written from from to to, in order; inside are the objects there.
+func (w *writer) copy(inside []object, from, to uint32) {
+	for len(inside) > 0 {
+		o := inside[0]
+		w.out = append(w.out, w.scratch[from:o.start]...)
+		n := startingBefore(inside, o.end)
+		w.out = append(w.out, '{')
+		for i, m := range w.sorted[o.first:o.last] {
+			if i > 0 {
+				w.out = append(w.out, ',')
+			}
+			inner := inside[1:n]
+			inner = inner[startingBefore(inner, m.start):]
+			w.copy(inner[:startingBefore(inner, m.end)], m.start, m.end)
+		}
+		w.out = append(w.out, '}')
+		inside, from = inside[n:], o.end
+	}
+	w.out = append(w.out, w.scratch[from:to]...)
+}
+
+// startingBefore returns how many of the objects, which are in order, start before at.
+func startingBefore(objects []object, at uint32) int {
+	n, _ := slices.BinarySearchFunc(objects, at, func(o object, at uint32) int { return cmp.Compare(o.start, at) })
+	return n
 }

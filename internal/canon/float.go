@@ -1,10 +1,10 @@
 package canon
 
 import (
-	"bytes"
 	"math"
 	"math/big"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -15,9 +15,9 @@ import (
 // 800 digits, or with an exponent beyond 10,000, as nobody writes them but an attacker.
 // And it takes a thousand times as long for subnormal numbers, which can be written in
 // six characters.
-func ParseFloat(number []byte) float64 {
-	if len(number) < 300 && !bytes.ContainsAny(number, "eE") {
-		f, _ := strconv.ParseFloat(string(number), 64)
+func ParseFloat(number string) float64 {
+	if len(number) < 300 && !strings.ContainsAny(number, "eE") {
+		f, _ := strconv.ParseFloat(number, 64)
 		return f
 	}
 	d := readDecimal(number)
@@ -30,7 +30,7 @@ func ParseFloat(number []byte) float64 {
 	case d.exponent <= -306:
 		f = d.subnormal()
 	case len(number) < 400:
-		f, _ = strconv.ParseFloat(string(number), 64)
+		f, _ = strconv.ParseFloat(number, 64)
 		return f
 	default:
 		text := append([]byte("0."), d.digits...)
@@ -52,7 +52,7 @@ type decimal struct {
 // maxSignificant is how many digits can matter: 767, and whether anything follows.
 const maxSignificant = 768
 
-func readDecimal(number []byte) decimal {
+func readDecimal(number string) decimal {
 	var d decimal
 	i := 0
 	if number[0] == '-' {
@@ -91,11 +91,11 @@ func readDecimal(number []byte) decimal {
 
 // readExponent returns the value of what stands behind the e, which stays clear of
 // overflow by more than any document has digits.
-func readExponent(text []byte) int {
+func readExponent(text string) int {
 	const enough = 1 << 40
 	negative := text[0] == '-'
 	value := 0
-	for _, c := range text {
+	for _, c := range []byte(text) {
 		if c >= '0' && c <= '9' && value < enough {
 			value = value*10 + int(c-'0')
 		}

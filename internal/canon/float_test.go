@@ -25,7 +25,7 @@ func TestParseFloatAgreesWithStrconv(t *testing.T) {
 			continue
 		}
 		want, _ := strconv.ParseFloat(number, 64)
-		if got := ParseFloat([]byte(number)); math.Float64bits(got) != math.Float64bits(want) {
+		if got := ParseFloat(number); math.Float64bits(got) != math.Float64bits(want) {
 			t.Errorf("%.60s = %v, want %v", number, got, want)
 		}
 	}
@@ -51,7 +51,7 @@ func TestParseFloatRounds(t *testing.T) {
 		"2470328229206232720" + zeros + "e-1242":         0,
 		"-4.450147717014403" + zeros + "e-308":           -4.450147717014403e-308,
 	} {
-		if got := ParseFloat([]byte(number)); got != want {
+		if got := ParseFloat(number); got != want {
 			t.Errorf("%.30s… = %v, want %v", number, got, want)
 		}
 	}

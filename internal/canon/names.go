@@ -1,7 +1,7 @@
 package canon
 
 import (
-	"bytes"
+	"strings"
 	"unicode"
 )
 
@@ -13,7 +13,7 @@ func NamesDiffer(doc []byte) error {
 	if len(doc) > MaxBytes {
 		return tooLong.at(MaxBytes)
 	}
-	n := names{scanner: scanner{src: doc}}
+	n := names{scanner: scanner{src: view(doc)}}
 	n.space()
 	p := n.check()
 	if p == "" {
@@ -45,21 +45,23 @@ func (n *names) check() problem {
 
 func (n *names) checkObject() problem {
 	const few = 16 // up to here comparing all pairs is faster than a map
-	var list [][]byte
+	var list []string
 	var seen map[string]bool
 	empty, p := n.enter('}')
 	for more := !empty && p == ""; more; {
-		raw, p := n.name()
+		start := n.i + 1
+		end, p := n.name()
 		if p != "" {
 			return p
 		}
-		name := raw[1 : len(raw)-1]
-		if bytes.IndexByte(name, '\\') >= 0 {
-			name = bytes.ToValidUTF8(AppendText(nil, raw), []byte("\ufffd")) // as encoding/json has it
+		name := n.src[start : end-1]
+		if strings.IndexByte(name, '\\') >= 0 {
+			text, _ := AppendText(nil, []byte(name))
+			name = strings.ToValidUTF8(string(text), "\ufffd") // as encoding/json has it
 		}
 		if seen == nil {
 			for _, other := range list {
-				if bytes.EqualFold(name, other) {
+				if strings.EqualFold(name, other) {
 					return sameName
 				}
 			}
@@ -84,14 +86,14 @@ func (n *names) checkObject() problem {
 	return p
 }
 
-// fold returns a text that two names share exactly if bytes.EqualFold holds: of each
+// fold returns a text that two names share exactly if strings.EqualFold holds: of each
 // character the first one of its case-folding orbit.
-func fold(name []byte) string {
-	return string(bytes.Map(func(r rune) rune {
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
 		first := r
 		for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
 			first = min(first, other)
 		}
 		return first
-	}, name))
+	}, name)
 }

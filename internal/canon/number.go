@@ -29,12 +29,12 @@ func AppendFloat(dst []byte, f float64) []byte {
 }
 
 // appendNumber appends a number of JSON's grammar.
-func appendNumber(dst, number []byte) ([]byte, problem) {
+func appendNumber(dst []byte, number string) ([]byte, problem) {
 	digits := number
 	if digits[0] == '-' {
 		digits = digits[1:]
 	}
-	for _, c := range digits {
+	for _, c := range []byte(digits) {
 		if c < '0' || c > '9' { // a point or an exponent
 			return AppendFloat(dst, ParseFloat(number)), ""
 		}
@@ -50,7 +50,7 @@ func appendNumber(dst, number []byte) ([]byte, problem) {
 
 // numberEnd returns the end of the number that starts at src[i], or i if there is none
 // of JSON's grammar.
-func numberEnd(src []byte, i int) int {
+func numberEnd(src string, i int) int {
 	start := i
 	if i < len(src) && src[i] == '-' {
 		i++
@@ -86,7 +86,7 @@ func numberEnd(src []byte, i int) int {
 	return i
 }
 
-func digitsEnd(src []byte, i int) int {
+func digitsEnd(src string, i int) int {
 	for i < len(src) && src[i] >= '0' && src[i] <= '9' {
 		i++
 	}

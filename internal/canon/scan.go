@@ -36,12 +36,19 @@ func (p problem) at(offset int) error {
 // A scanner walks over a document. Its methods start at src[i], leave i behind what
 // they took, and stop where the problem is.
 type scanner struct {
-	src   []byte
+	src   string
 	i     int
 	depth int
 }
 
+// space takes white space; most documents have none.
 func (s *scanner) space() {
+	if s.i < len(s.src) && s.src[s.i] <= ' ' {
+		s.takeSpace()
+	}
+}
+
+func (s *scanner) takeSpace() {
 	for s.i < len(s.src) {
 		switch s.src[s.i] {
 		case ' ', '\t', '\n', '\r':
@@ -65,26 +72,18 @@ func (s *scanner) string() problem {
 	s.i++
 	for {
 		s.i += plain(s.src[s.i:])
-		if s.i == len(s.src) {
+		switch {
+		case s.i == len(s.src):
 			return noEnd
-		}
-		switch c := s.src[s.i]; {
-		case c == '"':
+		case s.src[s.i] == '"':
 			s.i++
 			return ""
-		case c == '\\':
-			_, size := unescape(s.src[s.i:])
-			if size == 0 {
-				return badString
-			}
-			s.i += size
-		default:
-			_, size := decodeRaw(s.src[s.i:])
-			if size == 0 {
-				return badString
-			}
-			s.i += size
 		}
+		_, size := character(s.src[s.i:])
+		if size == 0 {
+			return badString
+		}
+		s.i += size
 	}
 }
 
@@ -101,7 +100,7 @@ func (s *scanner) number() problem {
 // literal takes true, false or null.
 func (s *scanner) literal() problem {
 	for _, word := range [...]string{"true", "false", "null"} {
-		if end := s.i + len(word); end <= len(s.src) && string(s.src[s.i:end]) == word {
+		if end := s.i + len(word); end <= len(s.src) && s.src[s.i:end] == word {
 			s.i = end
 			return ""
 		}
@@ -190,17 +189,17 @@ func (s *scanner) object() problem {
 	return p
 }
 
-// name takes the name of a member, and what stands between it and the value.
-func (s *scanner) name() (name []byte, p problem) {
-	start := s.i
+// name takes the name of a member, which ends at end, and what stands between it and the
+// value.
+func (s *scanner) name() (end int, p problem) {
 	if s.peek() != '"' {
-		return nil, noKey
+		return s.i, noKey
 	}
 	if p = s.string(); p != "" {
-		return nil, p
+		return s.i, p
 	}
-	name = s.src[start:s.i]
-	return name, s.colon()
+	end = s.i
+	return end, s.colon()
 }
 
 // Members walks over the members of a JSON object in their order:
@@ -251,10 +250,13 @@ func (m *Members) advance() (more bool, p problem) {
 		}
 		return false, ""
 	}
-	if m.Name, p = m.s.name(); p != "" {
+	start := m.s.i
+	end, p := m.s.name()
+	if p != "" {
 		return false, p
 	}
-	start := m.s.i
+	m.Name = m.Doc[start:end]
+	start = m.s.i
 	p = m.s.value()
 	m.Value = m.Doc[start:m.s.i]
 	return true, p
@@ -264,7 +266,7 @@ func (m *Members) begin() (more bool, p problem) {
 	if len(m.Doc) > MaxBytes {
 		return false, tooLong
 	}
-	m.s, m.inside = scanner{src: m.Doc}, true
+	m.s, m.inside = scanner{src: view(m.Doc)}, true
 	if m.s.space(); m.s.peek() != '{' {
 		return false, noObject
 	}

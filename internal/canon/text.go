@@ -1,41 +1,70 @@
 package canon
 
 import (
-	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
+	"unsafe"
 )
 
 const hexDigits = "0123456789abcdef"
 
-const (
-	ones  = 0x0101010101010101
-	highs = 0x8080808080808080
-)
-
-// plain returns how many bytes at the start of s stand for themselves in a JSON
-// string: printable ASCII except the quote and the backslash.
-func plain[T string | []byte](s T) int {
-	n := 0
-	// Eight bytes at a time. Each term sets the high bit of the lowest byte that is
-	// not plain; borrows and carries can only set bits above one that is set rightly.
-	for ; len(s)-n >= 8; n += 8 {
-		w := uint64(s[n]) | uint64(s[n+1])<<8 | uint64(s[n+2])<<16 | uint64(s[n+3])<<24 |
-			uint64(s[n+4])<<32 | uint64(s[n+5])<<40 | uint64(s[n+6])<<48 | uint64(s[n+7])<<56
-		quote, slash := w^(ones*'"'), w^(ones*'\\')
-		below := (w - ones*0x20) &^ w
-		equal := (quote-ones)&^quote | (slash-ones)&^slash
-		above := w | (w + ones)
-		if (below|equal|above)&highs != 0 {
-			break
-		}
-	}
-	for n < len(s) && isPlain(s[n]) {
-		n++
-	}
-	return n
+// word returns the first eight bytes of s, the first one lowest.
+func word(s string) uint64 {
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
+// view returns b as a string without a copy. The string must not outlive a change of b.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// special looks at the eight bytes of a word at once. It is 0 if all are plain, else its
+// lowest bit is the high bit of the first byte that is not.
+func special(w uint64) uint64 {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	// Each of these sets the high bit of the bytes that it is about. A borrow or a carry
+	// can set others, but only above such a byte.
+	control, beyond := w-ones*0x20, w|(w+ones)
+	quote, slash := (w^ones*'"')-ones, (w^ones*'\\')-ones
+	return (control | beyond | quote | slash) & highs
+}
+
+// plain returns how many bytes at the start of s are plain.
+func plain(s string) int {
+	rest := s
+	for len(rest) >= 32 && special(word(rest))|special(word(rest[8:]))|special(word(rest[16:]))|special(word(rest[24:])) == 0 {
+		rest = rest[32:]
+	}
+	for ; len(rest) >= 8; rest = rest[8:] {
+		if found := special(word(rest)); found != 0 {
+			return len(s) - len(rest) + bits.TrailingZeros64(found)/8
+		}
+	}
+	for rest != "" && isPlain(rest[0]) {
+		rest = rest[1:]
+	}
+	return len(s) - len(rest)
+}
+
+// appendPlain appends what is plain at the start of s and returns how much that is.
+// Behind it, up to seven bytes of s may have been written into the room of dst.
+func appendPlain(dst []byte, s string) ([]byte, int) {
+	// JSON within JSON is made of short runs, for which one store is faster than a copy.
+	if len(s) >= 8 {
+		w := word(s)
+		if found := special(w); found != 0 {
+			n := bits.TrailingZeros64(found) / 8
+			return binary.LittleEndian.AppendUint64(dst, w)[:len(dst)+n], n
+		}
+	}
+	n := plain(s)
+	return append(dst, s[:n]...), n
+}
+
+// isPlain reports whether c stands for itself in a canonical string: printable ASCII
+// except the quote and the backslash.
 func isPlain(c byte) bool { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' }
 
 // AppendString appends s as a JSON string in ASCII. It reports false, with dst as
@@ -44,20 +73,18 @@ func AppendString(dst []byte, s string) ([]byte, bool) {
 	dst = append(dst, '"')
 	high := false // a lone high surrogate was written last
 	for {
-		n := plain(s)
-		dst = append(dst, s[:n]...)
-		s = s[n:]
-		if s == "" {
+		var n int
+		dst, n = appendPlain(dst, s)
+		if s = s[n:]; s == "" {
 			return append(dst, '"'), true
 		}
-		high = high && n == 0
-		if s[0] < utf8.RuneSelf {
-			dst = appendEscaped(dst, rune(s[0]))
+		if c := s[0]; c < utf8.RuneSelf {
+			dst = appendEscape(dst, c)
 			s, high = s[1:], false
 			continue
 		}
 		r, size := decode(s)
-		if size == 0 || high && isLow(r) {
+		if size == 0 || high && n == 0 && isLow(r) {
 			return dst, false
 		}
 		dst = appendEscaped(dst, r)
@@ -107,28 +134,27 @@ func appendRune(dst []byte, r rune) []byte {
 	return utf8.AppendRune(dst, r)
 }
 
+// letters are the short forms of escapes: \n for a line end.
+var letters = [utf8.RuneSelf]byte{'"': '"', '\\': '\\', '\b': 'b', '\t': 't', '\n': 'n', '\f': 'f', '\r': 'r'}
+
+// appendEscape appends an ASCII character that is not plain.
+func appendEscape(dst []byte, c byte) []byte {
+	if letter := letters[c]; letter != 0 {
+		return append(dst, '\\', letter)
+	}
+	return appendUnit(dst, rune(c))
+}
+
 // appendEscaped appends r as it stands inside a canonical string.
 func appendEscaped(dst []byte, r rune) []byte {
 	switch {
 	case r < utf8.RuneSelf && isPlain(byte(r)):
 		return append(dst, byte(r))
+	case r < utf8.RuneSelf:
+		return appendEscape(dst, byte(r))
 	case r > 0xffff:
 		r1, r2 := utf16.EncodeRune(r)
 		return appendUnit(appendUnit(dst, r1), r2)
-	}
-	switch r {
-	case '"', '\\':
-		return append(dst, '\\', byte(r))
-	case '\b':
-		return append(dst, '\\', 'b')
-	case '\t':
-		return append(dst, '\\', 't')
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\f':
-		return append(dst, '\\', 'f')
-	case '\r':
-		return append(dst, '\\', 'r')
 	}
 	return appendUnit(dst, r)
 }
@@ -137,68 +163,39 @@ func appendUnit(dst []byte, unit rune) []byte {
 	return append(dst, '\\', 'u', hexDigits[unit>>12&15], hexDigits[unit>>8&15], hexDigits[unit>>4&15], hexDigits[unit&15])
 }
 
-// AppendText appends the text of a JSON string, given with its quotes and known to
-// be valid, to dst.
-func AppendText(dst, quoted []byte) []byte {
-	s := quoted[1 : len(quoted)-1]
-	for {
-		n := bytes.IndexByte(s, '\\')
-		if n < 0 {
-			return append(dst, s...)
+// AppendText appends the text of a JSON string, given without its quotes. If s cannot
+// stand between quotes it reports false, and leaves nothing of the text behind dst.
+func AppendText(dst, s []byte) (_ []byte, ok bool) {
+	start := len(dst)
+	dst = slices.Grow(dst, len(s)) // no text is longer than its string
+	written := dst[start : start+len(s)]
+	for rest := view(s); ; {
+		var n int
+		dst, n = appendPlain(dst, rest)
+		if rest = rest[n:]; rest == "" {
+			clear(written[len(dst)-start:]) // see appendPlain
+			return dst, true
 		}
-		dst = append(dst, s[:n]...)
-		r, size := codePoint(s[n:])
+		if c := short(rest); c != 0 {
+			dst = append(dst, c)
+			rest = rest[2:]
+			continue
+		}
+		r, size := character(rest)
+		if size == 0 {
+			clear(written)
+			return dst[:start], false
+		}
 		dst = appendRune(dst, r)
-		s = s[n+size:]
+		rest = rest[size:]
 	}
 }
 
-// unescape returns the code unit of the escape at the start of s and the escape's
-// size, or size 0 if there is no escape or it is not one of JSON's.
-func unescape(s []byte) (unit rune, size int) {
-	if len(s) < 2 || s[0] != '\\' {
-		return 0, 0
-	}
-	switch s[1] {
-	case '"', '\\', '/':
-		return rune(s[1]), 2
-	case 'b':
-		return '\b', 2
-	case 'f':
-		return '\f', 2
-	case 'n':
-		return '\n', 2
-	case 'r':
-		return '\r', 2
-	case 't':
-		return '\t', 2
-	case 'u':
-		if len(s) < 6 {
-			return 0, 0
-		}
-		for _, c := range s[2:6] {
-			switch {
-			case c >= '0' && c <= '9':
-				c -= '0'
-			case c >= 'a' && c <= 'f':
-				c -= 'a' - 10
-			case c >= 'A' && c <= 'F':
-				c -= 'A' - 10
-			default:
-				return 0, 0
-			}
-			unit = unit<<4 | rune(c)
-		}
-		return unit, 6
-	}
-	return 0, 0
-}
-
-// codePoint returns the first code point of the text of a string, which is ASCII
-// there, and its size.
-func codePoint(s []byte) (r rune, size int) {
+// character returns the first character of what stands in a JSON string, which may be a
+// surrogate; size 0 means that it may not stand there.
+func character(s string) (r rune, size int) {
 	if s[0] != '\\' {
-		return rune(s[0]), 1
+		return decodeRaw(s)
 	}
 	r, size = unescape(s)
 	if isHigh(r) {
@@ -211,13 +208,51 @@ func codePoint(s []byte) (r rune, size int) {
 
 // decodeRaw returns the first character of s, which stands there unescaped; size 0
 // means that it may not.
-func decodeRaw(s []byte) (r rune, size int) {
-	if s[0] < 0x20 {
+func decodeRaw(s string) (r rune, size int) {
+	if s[0] < 0x20 || s[0] == '"' {
 		return 0, 0
 	}
-	r, size = utf8.DecodeRune(s)
+	r, size = utf8.DecodeRuneInString(s)
 	if r == utf8.RuneError && size == 1 {
 		return 0, 0
 	}
 	return r, size
+}
+
+// characters are what the short forms of escapes stand for.
+var characters = [utf8.RuneSelf]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 't': '\t', 'n': '\n', 'f': '\f', 'r': '\r'}
+
+// short returns the character of the escape at the start of s if it has the short form,
+// else 0.
+func short(s string) byte {
+	if len(s) < 2 || s[0] != '\\' || s[1] >= utf8.RuneSelf {
+		return 0
+	}
+	return characters[s[1]]
+}
+
+// unescape returns the code unit of the escape at the start of s and the escape's
+// size, or size 0 if there is no escape or it is not one of JSON's.
+func unescape(s string) (unit rune, size int) {
+	if c := short(s); c != 0 {
+		return rune(c), 2
+	}
+	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
+		return 0, 0
+	}
+	for i := 2; i < 6; i++ {
+		c := s[i]
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, 0
+		}
+		unit = unit<<4 | rune(c)
+	}
+	return unit, 6
 }
