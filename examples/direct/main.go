@@ -31,7 +31,7 @@ type request struct {
 
 func main() {
 	policy, err := binding.New(local.Ephemeral(), binding.Options{NoAudience: true}) // for one process
-	logger := slog.New(slog.NewTextHandler(os.Stderr, nil)) // the reason of a refusal exists only there
+	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))                          // the reason of a refusal exists only there
 	for in := json.NewDecoder(os.Stdin); err == nil; {
 		var r request
 		if err = in.Decode(&r); err == nil && r.ID != nil {
