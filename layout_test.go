@@ -23,6 +23,7 @@ var allowed = map[string][]string{
 	"keyset":            {"codec/local"},
 	"keyset/keysettest": {"keyset"},
 	"fleet":             {},
+	"rotation":          {"keyset", "fleet"},
 	"fleet/fleettest":   {"fleet"},
 	"keyset/etcdstore":  {"keyset", "fleet"},
 	"codec/localkek":    {"keyset"},

@@ -1,0 +1,210 @@
+package rotation
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/keyset"
+)
+
+// Next returns the next step that is safe. now is a reading of the clock from before the
+// first source was asked; if o.Began is earlier, that counts. Next changes nothing and
+// never panics.
+//
+// A retiring key is dropped, and a key is staged, whatever is wrong with the fleet: both
+// are safe without a report. Only promoting and draining are ever blocked.
+func Next(d *keyset.Document, o fleet.Observation, now time.Time, r Request) Step {
+	return safe().next(d, o, now, r)
+}
+
+func (r rules) next(d *keyset.Document, o fleet.Observation, now time.Time, request Request) Step {
+	primary := d.Primary()
+	if primary == nil {
+		return verdict("", "", []Reason{{Code: NoPrimary}})
+	}
+	v := r.look(d, o, now, request)
+	var pending []Step
+	for _, k := range d.Keys {
+		switch {
+		case k.State == keyset.Retiring && !k.Drained.IsZero():
+			pending = append(pending, v.retire(k))
+		case k.State == keyset.Retiring:
+			pending = append(pending, v.drain(k))
+		case k.State == keyset.Staged:
+			pending = append(pending, v.promote(k, request.Force))
+		}
+	}
+	if len(pending) == 0 {
+		return v.begin(*primary, request)
+	}
+	return first(pending)
+}
+
+// first chooses among the steps that a keyset with several unfinished keys may take: a
+// change before a wait; and what is blocked before what waits, since it has to be shown.
+func first(pending []Step) Step {
+	rank := map[Kind]int{Retire: 0, Drain: 1, Promote: 2, Blocked: 3, Wait: 4}
+	slices.SortStableFunc(pending, func(a, b Step) int {
+		return cmp.Or(cmp.Compare(rank[a.Kind], rank[b.Kind]), a.NotBefore.Compare(b.NotBefore))
+	})
+	step := pending[0]
+	if step.Kind.Changes() {
+		return step
+	}
+	for _, other := range pending[1:] {
+		if step.NotBefore.IsZero() || !other.NotBefore.IsZero() && other.NotBefore.Before(step.NotBefore) {
+			step.NotBefore = other.NotBefore
+		}
+	}
+	return step
+}
+
+// verdict returns the step that reaches for a goal, given all that stands in the way. What
+// the fleet does by itself blocks only once nothing else is waited for.
+func verdict(goal Kind, kid string, reasons []Reason) Step {
+	rank := func(r Reason) int {
+		switch {
+		case r.Fault():
+			return 0
+		case r.lag():
+			return 1
+		default:
+			return 2
+		}
+	}
+	slices.SortStableFunc(reasons, func(a, b Reason) int { return cmp.Compare(rank(a), rank(b)) })
+	s := Step{Kind: goal, Goal: goal, KID: kid, Reasons: reasons}
+	for _, r := range reasons {
+		if r.time() && r.Until.After(s.NotBefore) {
+			s.NotBefore = r.Until
+		}
+	}
+	switch {
+	case len(reasons) == 0:
+	case reasons[0].Fault() || s.NotBefore.IsZero():
+		s.Kind = Blocked
+	default:
+		s.Kind = Wait
+	}
+	return s
+}
+
+// begin begins a rotation if one is due.
+func (v *view) begin(primary keyset.Key, request Request) Step {
+	s := Step{Kind: Stage, Goal: Stage, KID: primary.KID}
+	due := primary.Promoted.Add(v.p.MaxAge)
+	if !v.now.Before(due) {
+		s.Reasons = append(s.Reasons, Reason{Code: DueAge, KID: primary.KID, Until: due})
+	}
+	if seals := Seals(v.d, v.o, primary.KID, v.now); seals > BudgetDue {
+		s.Reasons = append(s.Reasons, Reason{Code: DueBudget, KID: primary.KID, Seals: seals})
+	}
+	if request.Replace == primary.KID {
+		s.Reasons = append(s.Reasons, Reason{Code: DueReplace, KID: primary.KID})
+	}
+	if len(s.Reasons) == 0 {
+		return Step{Kind: Done, Goal: Done, KID: primary.KID, NotBefore: due}
+	}
+	return s
+}
+
+// promote: nobody can come by a revision without the key any more, and everybody that is
+// there verifies it; so when the first server seals with it, every other one accepts.
+func (v *view) promote(k keyset.Key, force bool) Step {
+	reasons := slices.Clone(v.faults)
+	for _, p := range v.d.Peers {
+		switch {
+		case !slices.Contains(p.KIDs, k.KID):
+			reasons = append(reasons, Reason{Code: PeerWithoutKey, Peer: p.Name, KID: k.KID})
+		case !p.Confirmed:
+			reasons = append(reasons, Reason{Code: PeerUnconfirmed, Peer: p.Name, KID: k.KID})
+		}
+	}
+	for _, i := range v.live {
+		if v.verifies && !slices.Contains(i.Report.Verifies, k.KID) {
+			reasons = append(reasons, v.lacks(i, k.KID))
+		}
+	}
+	reasons = v.until(reasons, k.KID, k.Staged.Add(v.rules.promote(v.p)))
+	s := verdict(Promote, k.KID, reasons)
+	if force {
+		s.Kind, s.NotBefore = Promote, time.Time{}
+	}
+	return s
+}
+
+// lacks tells why an instance does not verify a key.
+func (v *view) lacks(i *fleet.Instance, kid string) Reason {
+	for _, f := range i.Report.Failed {
+		if f.KID == kid {
+			reason := v.about(CannotUnwrap, i, kid)
+			reason.Failure = &f
+			return reason
+		}
+	}
+	return v.about(NotVerifying, i, kid)
+}
+
+// drain: nobody can come by a revision in which the key is primary any more, and
+// everybody that is there seals with another one; so the last token under it is made.
+func (v *view) drain(k keyset.Key) Step {
+	reasons := slices.Clone(v.faults)
+	for _, p := range v.d.Peers {
+		switch {
+		case !slices.Contains(p.KIDs, k.KID):
+			// It was never given the key.
+		case p.Primary == k.KID:
+			reasons = append(reasons, Reason{Code: PeerSealing, Peer: p.Name, KID: k.KID})
+		case !p.Confirmed:
+			reasons = append(reasons, Reason{Code: PeerUnconfirmed, Peer: p.Name, KID: k.KID})
+		}
+	}
+	for _, i := range v.live {
+		switch {
+		case !v.sealsOther:
+		case i.Report.Primary == k.KID:
+			reasons = append(reasons, v.about(StillSealing, i, k.KID))
+		case i.Report.Primary == "":
+			reasons = append(reasons, v.about(NotSealing, i, k.KID))
+		}
+	}
+	return verdict(Drain, k.KID, v.until(reasons, k.KID, k.Demoted.Add(v.rules.drain(v.p))))
+}
+
+// until adds that a revision from before the last change may still be found, by the clock
+// as it was when the oldest report was made.
+func (v *view) until(reasons []Reason, kid string, at time.Time) []Reason {
+	if !v.oldest.Before(at) {
+		return reasons
+	}
+	return append(reasons, Reason{Code: Settling, KID: kid, Until: at.Add(v.now.Sub(v.oldest))})
+}
+
+// retire: the last token under the key has expired by every clock. No report is needed;
+// but if one shows that an assumption was broken, it is heeded.
+func (v *view) retire(k keyset.Key) Step {
+	var reasons []Reason
+	if at := v.drained(k).Add(v.rules.retire(v.p, k.MaxTTL)); v.now.Before(at) {
+		reasons = append(reasons, Reason{Code: Expiring, KID: k.KID, Until: at})
+	}
+	for n := range v.o.Instances {
+		i := &v.o.Instances[n]
+		if i.Err != nil || i.Report.Lineage != v.d.Lineage {
+			continue
+		}
+		if i.Live() && i.Report.Primary == k.KID {
+			reasons = append(reasons, v.about(StillSealing, i, k.KID))
+		}
+		for _, use := range i.Report.Keys {
+			until := use.LiveUntil.Add(v.p.MaxSkew)
+			if use.KID == k.KID && !use.LiveUntil.IsZero() && v.now.Before(until) {
+				reason := v.about(LiveTokens, i, k.KID)
+				reason.Until = until
+				reasons = append(reasons, reason)
+			}
+		}
+	}
+	return verdict(Retire, k.KID, reasons)
+}

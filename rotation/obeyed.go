@@ -1,0 +1,95 @@
+package rotation
+
+import (
+	"slices"
+	"time"
+
+	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/keyset"
+)
+
+// The goals of [Obeyed] and [Dropped].
+const (
+	Obey Kind = "obey" // every instance holds the revision
+	Drop Kind = "drop" // every instance has opened what is left of a key's wrappings
+)
+
+// Obeyed tells whether every live instance holds the revision of d, or a later one, and
+// nobody can come by an earlier one any more; this is when a revoked key is out of use
+// everywhere. The step is Done, Wait or Blocked. now is as in [Next].
+func Obeyed(d *keyset.Document, o fleet.Observation, now time.Time) Step {
+	v := safe().survey(d, o, now)
+	reasons := v.faults
+	for _, i := range v.live {
+		if i.Report.Revision < d.Revision {
+			reasons = append(reasons, v.about(Behind, i, ""))
+		}
+	}
+	var written time.Time
+	if n := len(d.History); n > 0 {
+		written = d.History[n-1].At
+	}
+	return done(verdict(Obey, "", v.until(reasons, "", written.Add(changed(v.p)))))
+}
+
+// Dropped tells whether every live instance can do without the wrappings of a key
+// service: whether it has opened, for each key and for the keyset's auth key, another
+// one that is in d. The step is Done, Wait or Blocked. now is as in [Next].
+func Dropped(d *keyset.Document, o fleet.Observation, now time.Time, service string) Step {
+	v := safe().survey(d, o, now)
+	reasons := v.faults
+	all := []keyset.Key{{KID: fleet.AuthKey, Wrapped: d.Auth.Wrapped}}
+	for _, k := range d.Keys {
+		if k.Unseals() {
+			all = append(all, k)
+		}
+	}
+	for _, k := range all {
+		left := slices.DeleteFunc(slices.Clone(k.Wrapped), func(w keyset.WrappedKey) bool { return w.Service == service })
+		if len(left) == 0 {
+			reasons = append(reasons, Reason{Code: NotWrapped, KID: k.KID, Service: service})
+			continue
+		}
+		for _, i := range v.live {
+			if !opened(&i.Report, k.KID, left) {
+				reasons = append(reasons, v.notOpened(i, k.KID, left))
+			}
+		}
+	}
+	return done(verdict(Drop, "", reasons))
+}
+
+func opened(r *fleet.Report, kid string, left []keyset.WrappedKey) bool {
+	return slices.ContainsFunc(left, func(w keyset.WrappedKey) bool {
+		return slices.Contains(r.Opened, fleet.Opened{KID: kid, Service: w.Service, Version: w.Version})
+	})
+}
+
+func (v *view) notOpened(i *fleet.Instance, kid string, left []keyset.WrappedKey) Reason {
+	reason := v.about(NotOpened, i, kid)
+	reason.Service = left[0].Service
+	for _, f := range i.Report.Failed {
+		if f.KID == kid && slices.ContainsFunc(left, func(w keyset.WrappedKey) bool { return w.Service == f.Service }) {
+			reason.Code, reason.Service, reason.Failure = CannotUnwrap, f.Service, &f
+		}
+	}
+	return reason
+}
+
+// survey looks at a fleet some of which may hold a later revision.
+func (r rules) survey(d *keyset.Document, o fleet.Observation, now time.Time) *view {
+	if !o.Began.IsZero() && o.Began.Before(now) {
+		now = o.Began
+	}
+	v := &view{rules: r, d: d, o: o, p: d.Policy.At(now), now: now, oldest: now}
+	v.lookAtSources()
+	v.lookAtInstances(true)
+	return v
+}
+
+func done(s Step) Step {
+	if s.Kind == s.Goal {
+		s.Kind = Done
+	}
+	return s
+}

@@ -1,0 +1,60 @@
+package rotation
+
+import (
+	"time"
+
+	"github.com/echoseal/echoseal/keyset"
+)
+
+// rules are what the guarantee rests on, each as a value, so that the model test can take
+// out or shorten any one of them and show that it is needed. [Next] applies all.
+type rules struct {
+	// How long after a stamp of the document a change is safe, by clocks that may be
+	// max_skew apart.
+	promote func(keyset.Policy) time.Duration                // after staged
+	drain   func(keyset.Policy) time.Duration                // after demoted
+	retire  func(keyset.Policy, time.Duration) time.Duration // after drained, given the key's MaxTTL
+
+	drained func(keyset.Key) time.Time // what retire counts from
+
+	firstReading bool // compare with the clock as it was before the first source was asked
+	oldestReport bool // or as it was when the oldest report was made
+	zeroReports  bool // no report is a fault
+	silence      bool // a report that is not fresh is a fault
+	verifies     bool // promote: every instance verifies the key
+	sealsOther   bool // drain: every instance seals with another key
+}
+
+func safe() rules {
+	return rules{
+		promote:      changed,
+		drain:        changed,
+		retire:       expired,
+		drained:      func(k keyset.Key) time.Time { return k.Drained },
+		firstReading: true,
+		oldestReport: true,
+		zeroReports:  true,
+		silence:      true,
+		verifies:     true,
+		sealsOther:   true,
+	}
+}
+
+// changed is how long after a change's stamp no server can come by an older revision:
+// settle, in which the change is saved and the store ceases to give what was there
+// before; and max_skew, since the clock that is compared may be ahead of the one that
+// made the stamp. Without reports a server may go on with an older revision that it has
+// for max_stale.
+func changed(p keyset.Policy) time.Duration {
+	wait := p.Settle + p.MaxSkew
+	if p.Proof == keyset.ProofSettle {
+		wait += p.MaxStale
+	}
+	return wait
+}
+
+// expired is how long after the last seal its token is dead: the longest life that any
+// token under the key has; max_skew, by which the clock that dated the token may be
+// ahead of the one that stamped the drain; and once more, by which the clock that is
+// compared may be ahead of that of a server that still accepts the token.
+func expired(p keyset.Policy, maxTTL time.Duration) time.Duration { return maxTTL + 2*p.MaxSkew }

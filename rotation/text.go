@@ -1,0 +1,205 @@
+package rotation
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/echoseal/echoseal/keyset"
+)
+
+// String returns the reason in one line, with the culprit first and times in UTC.
+func (r Reason) String() string {
+	if r.Instance != "" {
+		return r.who() + r.what()
+	}
+	switch r.Code {
+	case Settling:
+		return "a server may still find the revision from before the last change until " + clock(r.Until)
+	case Expiring:
+		return "tokens under " + r.KID + " may be alive until " + clock(r.Until)
+	case NoSource:
+		return "there is no source of reports to ask"
+	case SourceFailed:
+		return r.Source + ": " + r.Detail
+	case NoReports:
+		return "no instance reports"
+	case TooFewReports:
+		return fmt.Sprintf("%d of at least %d instances report", r.Have, r.Want)
+	case PeerWithoutKey:
+		return fmt.Sprintf("peer %s was not given %s", r.Peer, r.KID)
+	case PeerSealing:
+		return fmt.Sprintf("peer %s was given %s to seal with", r.Peer, r.KID)
+	case PeerUnconfirmed:
+		return fmt.Sprintf("peer %s is not known to run with what it was given last", r.Peer)
+	case NotWrapped:
+		return fmt.Sprintf("%s is wrapped by %s alone", keyName(r.KID), r.Service)
+	case NoPrimary:
+		return "the document has no primary"
+	case DueAge:
+		return r.KID + " is due to be replaced since " + clock(r.Until)
+	case DueBudget:
+		return fmt.Sprintf("about %d tokens were sealed with %s, of at most %d", r.Seals, r.KID, int64(Budget))
+	case DueReplace:
+		return r.KID + " is to be replaced"
+	default:
+		return string(r.Code)
+	}
+}
+
+// who names the instance: as much of it as there was a report of.
+func (r Reason) who() string {
+	who := r.Instance
+	if r.Address != "" && r.Address != r.Instance && r.Address != r.ID {
+		who += " (" + r.Address + ")"
+	}
+	if !r.Seen.IsZero() {
+		who += fmt.Sprintf(", revision %d, last seen %s", r.Revision, clock(r.Seen))
+	}
+	return who + ": "
+}
+
+// what is said of an instance.
+func (r Reason) what() string {
+	switch r.Code {
+	case NotVerifying:
+		return "does not verify " + r.KID + " yet"
+	case StillSealing:
+		return "seals with " + r.KID
+	case NotSealing:
+		return "has no key to seal with"
+	case Behind:
+		return "does not have the revision yet"
+	case NotOpened:
+		return fmt.Sprintf("has not opened %s with %s yet", keyName(r.KID), r.Service)
+	case LiveTokens:
+		return "has sealed tokens under " + r.KID + " that live until " + clock(r.Until)
+	case CannotUnwrap:
+		return r.unwrap()
+	case Silent:
+		if r.Until.IsZero() {
+			return "its reports have ceased"
+		}
+		return "its reports have ceased; it counts until " + clock(r.Until)
+	case OtherLineage:
+		return "holds another keyset, or one that was replaced"
+	case NewerRevision:
+		return "holds a newer revision than the store"
+	case Fork:
+		return "holds the same revision with another content"
+	case ClockOff:
+		direction := "ahead"
+		if r.Offset < 0 {
+			direction = "behind"
+		}
+		return fmt.Sprintf("its clock is %v %s, more than %v", r.Offset.Abs().Round(time.Millisecond), direction, r.Limit)
+	case DuplicateID:
+		return "another process reports under its id, " + r.ID
+	default:
+		return r.Detail
+	}
+}
+
+func (r Reason) unwrap() string {
+	if r.Failure == nil {
+		return "cannot unwrap " + keyName(r.KID)
+	}
+	text := fmt.Sprintf("cannot unwrap %s: %s", keyName(r.KID), strings.ReplaceAll(r.Failure.Kind, "_", " "))
+	if r.Failure.Operation != "" {
+		text += ", " + r.Failure.Operation
+	}
+	if r.Failure.Service != "" {
+		text += " with " + r.Failure.Service
+	}
+	return text
+}
+
+// Fix returns what to do about a fault, a phrase without a full stop. It is "" if there is
+// nothing to do but wait.
+func (r Reason) Fix() string {
+	switch r.Code {
+	case CannotUnwrap:
+		return r.fixUnwrap()
+	case Silent:
+		if r.ID != "" && r.ID == r.Address {
+			return fmt.Sprintf("start %s again, or if it is gone for good: keytool fleet forget %s --reason TEXT", r.Instance, r.ID)
+		}
+		return "start " + r.Instance + " again, or take its address off the list if it is gone for good"
+	case Unreachable:
+		return "start what should answer at " + r.Address + ", or take the address off the list if it is gone for good"
+	case Malformed:
+		return "look at what answers at " + r.Address + ": it should be the handler of package fleet, of a version that fits"
+	case BadMAC:
+		return "find out what answers at " + r.Address + ": it does not hold this keyset"
+	case OtherLineage:
+		return "start " + r.Instance + " again, so that it takes the keyset that is in the store, or correct its configuration"
+	case NewerRevision:
+		return "look whether the store was restored from an old copy, or is not the one that " + r.Instance + " reads"
+	case Fork:
+		return "find out which store " + r.Instance + " reads, and who writes there; then start it again"
+	case ClockOff:
+		return "set the clock of " + r.Instance + ", or this one's"
+	case DuplicateID:
+		return "start " + r.Instance + " again: each process draws an id of its own, so this one was copied while it ran"
+	case NoSource:
+		return "name where the instances report with --fleet, or if they cannot: keytool policy --proof settle"
+	case SourceFailed:
+		return "make it answer: there may be instances that it alone knows"
+	case NoReports:
+		return "start the servers, or correct where they report"
+	case TooFewReports:
+		return "start the others, or if there are fewer now: keytool policy --min-instances N"
+	case PeerWithoutKey, PeerSealing:
+		return fmt.Sprintf("keytool export --peer %s, start it with that, then keytool confirm --peer %s", r.Peer, r.Peer)
+	case PeerUnconfirmed:
+		return fmt.Sprintf("start it with its last export, then keytool confirm --peer %s", r.Peer)
+	case NotWrapped:
+		return "keytool rewrap --add URI"
+	case NoPrimary:
+		return "restore the keyset from a copy"
+	case NotVerifying, NotOpened, Behind, StillSealing:
+		return "look why " + r.Instance + " does not follow the store: " + cmpOr(r.Health, "its log tells")
+	case NotSealing:
+		return "look why " + r.Instance + " cannot seal: " + cmpOr(r.Health, "its log tells")
+	default:
+		return ""
+	}
+}
+
+func (r Reason) fixUnwrap() string {
+	if r.Failure == nil {
+		return "let " + r.Instance + " use the key service"
+	}
+	service := cmpOr(r.Failure.Service, "a key service that opens "+keyName(r.KID))
+	switch keyset.Kind(r.Failure.Kind) {
+	case keyset.Denied:
+		return fmt.Sprintf("grant %s to %s on %s", cmpOr(r.Failure.Operation, "the use of the key"), r.Instance, service)
+	case keyset.Throttled, keyset.Unavailable:
+		return "it tries again by itself; see that " + service + " answers"
+	case keyset.Sealed:
+		return "unseal " + service
+	case keyset.Disabled, keyset.PendingDeletion:
+		return "enable " + service + " again"
+	default:
+		return fmt.Sprintf("let %s use %s, see its log", r.Instance, service)
+	}
+}
+
+// temporary reports whether a failure of the kind passes by itself.
+func temporary(kind string) bool { return keyset.Kind(kind).Temporary() }
+
+func keyName(kid string) string {
+	if kid == "auth" {
+		return "the keyset's auth key"
+	}
+	return "key " + kid
+}
+
+func cmpOr(s, instead string) string {
+	if s == "" || s == "ok" {
+		return instead
+	}
+	return s
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,149 @@
+package rotation
+
+import (
+	"encoding/base64"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/keyset"
+)
+
+// A view is what one decision is made of.
+type view struct {
+	rules
+	d *keyset.Document
+	o fleet.Observation
+	p keyset.Policy // as it counts
+
+	now    time.Time // the clock before the first source was asked
+	oldest time.Time // the earliest of that and of when the reports were made
+
+	faults []Reason          // what is wrong with the fleet, whatever the key
+	live   []*fleet.Instance // the instances that are not among the faults
+}
+
+func (r rules) look(d *keyset.Document, o fleet.Observation, now time.Time, request Request) *view {
+	if !o.Began.IsZero() && o.Began.Before(now) {
+		now = o.Began
+	}
+	if !r.firstReading && o.Ended.After(now) {
+		now = o.Ended
+	}
+	v := &view{rules: r, d: d, o: o, p: policy(d, now, request), now: now, oldest: now}
+	v.lookAtSources()
+	v.lookAtInstances(false)
+	return v
+}
+
+// policy returns the policy that counts.
+func policy(d *keyset.Document, now time.Time, request Request) keyset.Policy {
+	switch p := d.Policy.At(now); {
+	case request.Policy == nil:
+		return p
+	case request.Force:
+		return *request.Policy
+	default:
+		return Tighter(p, *request.Policy)
+	}
+}
+
+// Tighter returns p with what q asks for beyond it: a smaller MaxAge; a larger Settle,
+// MaxSkew or MinInstances; and a larger MaxStale, unless that of p is 0, for ever. Proof
+// is that of p.
+func Tighter(p, q keyset.Policy) keyset.Policy {
+	p.MaxAge = min(p.MaxAge, q.MaxAge)
+	p.Settle = max(p.Settle, q.Settle)
+	p.MaxSkew = max(p.MaxSkew, q.MaxSkew)
+	p.MinInstances = max(p.MinInstances, q.MinInstances)
+	if p.MaxStale != 0 {
+		p.MaxStale = max(p.MaxStale, q.MaxStale)
+	}
+	return p
+}
+
+func (v *view) lookAtSources() {
+	if len(v.o.Sources) == 0 && v.p.Proof != keyset.ProofSettle {
+		v.faults = append(v.faults, Reason{Code: NoSource})
+	}
+	for _, f := range v.o.Failures {
+		v.faults = append(v.faults, Reason{Code: SourceFailed, Source: f.Source, Detail: f.Err.Error()})
+	}
+}
+
+// lookAtInstances tells the instances that can be judged from those that are a fault.
+func (v *view) lookAtInstances(newer bool) {
+	clashes := v.o.Clashes()
+	known := 0
+	for n := range v.o.Instances {
+		i := &v.o.Instances[n]
+		if !i.Live() {
+			continue
+		}
+		known++
+		if reason, faulty := v.fault(i, clashes, newer); faulty {
+			v.faults = append(v.faults, reason)
+			continue
+		}
+		if !v.silence && !i.Report.Fresh(v.o.Ended) {
+			continue
+		}
+		if v.oldestReport && i.Report.Now.Before(v.oldest) {
+			v.oldest = i.Report.Now
+		}
+		v.live = append(v.live, i)
+	}
+	switch asked := len(v.o.Sources) > 0; {
+	case asked && known == 0 && v.zeroReports:
+		v.faults = append(v.faults, Reason{Code: NoReports, Want: max(1, v.p.MinInstances)})
+	case asked && len(v.live) < v.p.MinInstances:
+		v.faults = append(v.faults, Reason{Code: TooFewReports, Have: len(v.live), Want: v.p.MinInstances})
+	}
+}
+
+// fault returns what is wrong with an instance, whatever the key.
+func (v *view) fault(i *fleet.Instance, clashes []string, newer bool) (Reason, bool) {
+	r := &i.Report
+	switch {
+	case errors.Is(i.Err, fleet.ErrMAC):
+		return v.about(BadMAC, i, ""), true
+	case errors.Is(i.Err, fleet.ErrUnreachable):
+		return v.about(Unreachable, i, ""), true
+	case i.Err != nil:
+		return v.about(Malformed, i, ""), true
+	case r.Keyset != v.d.Name || r.Lineage != v.d.Lineage:
+		return v.about(OtherLineage, i, ""), true
+	case r.Revision > v.d.Revision && !newer:
+		return v.about(NewerRevision, i, ""), true
+	case r.Revision == v.d.Revision && r.Tag != base64.StdEncoding.EncodeToString(v.d.Tag):
+		return v.about(Fork, i, ""), true
+	case slices.Contains(clashes, r.ID):
+		return v.about(DuplicateID, i, ""), true
+	}
+	// What of max_skew is left is for the other half: two instances may differ in
+	// opposite directions.
+	limit := min(v.d.Policy.MaxSkew, v.p.MaxSkew) / 2
+	if offset := v.o.Offset(i); offset > limit || offset < -limit && !i.Registered {
+		reason := v.about(ClockOff, i, "")
+		reason.Offset, reason.Limit = offset, limit
+		return reason, true
+	}
+	if v.silence && !r.Fresh(v.o.Ended) {
+		reason := v.about(Silent, i, "")
+		reason.Until = i.Lapses(v.p.MaxStale, v.p.MaxSkew)
+		return reason, true
+	}
+	return Reason{}, false
+}
+
+// about returns a reason that names an instance.
+func (v *view) about(code Code, i *fleet.Instance, kid string) Reason {
+	r := Reason{Code: code, KID: kid, Instance: i.Name(), Address: i.Address, Source: i.Source}
+	if i.Err != nil {
+		r.Detail = i.Err.Error()
+		return r
+	}
+	r.ID, r.Revision, r.Seen, r.Health = i.Report.ID, i.Report.Revision, i.Report.Now, i.Report.Health()
+	return r
+}
