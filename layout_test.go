@@ -26,6 +26,7 @@ var allowed = map[string][]string{
 	"rotation":          {"keyset", "fleet"},
 	"fleet/fleettest":   {"fleet"},
 	"keyset/etcdstore":  {"keyset", "fleet"},
+	"keyring":           {"keyset", "fleet", "codec", "codec/local"},
 	"codec/localkek":    {"keyset"},
 	"codec/awskms":      {"keyset"},
 	"codec/gcpkms":      {"keyset"},
