@@ -1,0 +1,281 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/keyset"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Tries everything that a rotation needs, and says what to fix",
+		Long: `doctor reads the store, wraps and unwraps a test key with every key service, opens every
+key of the keyset, asks every instance, compares clocks, ages and budgets. It changes
+nothing. It exits 4 if there is something to fix.`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := a.context(cmd)
+			defer cancel()
+			return a.doctor(ctx)
+		},
+	}
+	a.keysetFlags(cmd)
+	return cmd
+}
+
+// A finding is one thing that doctor has looked at.
+type finding struct {
+	What   string `json:"what"`
+	Result string `json:"result"` // ok, warning or failed
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty"`
+}
+
+const (
+	isOK      = "ok"
+	isWarning = "warning"
+	isFailed  = "failed"
+)
+
+type doctorReport struct {
+	Verdict  string    `json:"verdict"` // healthy, warnings or unhealthy
+	Findings []finding `json:"findings"`
+}
+
+func (r *doctorReport) add(what, result, detail, fix string) {
+	r.Findings = append(r.Findings, finding{what, result, detail, fix})
+}
+
+// try adds what came of a test.
+func (r *doctorReport) try(what string, err error, good, fix string) bool {
+	if err != nil {
+		r.add(what, isFailed, err.Error(), fix)
+		return false
+	}
+	r.add(what, isOK, good, "")
+	return true
+}
+
+func (r *doctorReport) worst() string {
+	worst := isOK
+	for _, f := range r.Findings {
+		if f.Result == isFailed || f.Result == isWarning && worst == isOK {
+			worst = f.Result
+		}
+	}
+	return worst
+}
+
+func (r *doctorReport) text(p *printer) {
+	switch r.Verdict {
+	case "healthy":
+		p.linef("%s  nothing to fix", p.paint(green, "HEALTHY"))
+	case "warnings":
+		p.linef("%s  it works, and something will not for ever", p.paint(yellow, "WARNINGS"))
+	default:
+		p.linef("%s  something has to be fixed", p.paint(red, "UNHEALTHY"))
+	}
+	for _, f := range r.Findings {
+		mark := map[string]string{isOK: "ok     ", isWarning: p.paint(yellow, "warning"), isFailed: p.paint(red, "FAILED ")}[f.Result]
+		p.linef("  %s  %s: %s", mark, f.What, f.Detail)
+		if f.Fix != "" {
+			p.linef("           fix  %s", f.Fix)
+		}
+	}
+}
+
+func (a *app) doctor(ctx context.Context) error {
+	r := &doctorReport{}
+	o, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	a.report = r
+	a.doctorServices(ctx, r, o)
+	if a.doctorStore(ctx, r, o) {
+		a.doctorKeys(ctx, r, o)
+		a.doctorFleet(ctx, r, o)
+	}
+	r.Verdict = map[string]string{isOK: "healthy", isWarning: "warnings", isFailed: "unhealthy"}[r.worst()]
+	if r.Verdict == "unhealthy" {
+		return exit(refused)
+	}
+	return nil
+}
+
+// doctorServices wraps and unwraps a test key with each service.
+func (a *app) doctorServices(ctx context.Context, r *doctorReport, o *opened) {
+	for i, s := range o.services {
+		name := a.flags.keyServices[min(i, len(a.flags.keyServices)-1)]
+		r.try("key service "+name, tryService(ctx, s, a.flags.name), "a test key was wrapped and unwrapped", "")
+		d, ok := s.(keyset.Describer)
+		if !ok {
+			continue
+		}
+		keys, err := d.Describe(ctx)
+		if err != nil {
+			r.add("key service "+name, isWarning, "it does not tell of its keys: "+err.Error(), "allow it, to be warned before a key or a credential ends")
+			continue
+		}
+		for _, k := range keys {
+			a.doctorDescription(r, k)
+		}
+	}
+}
+
+func (a *app) doctorDescription(r *doctorReport, k keyset.KeyDescription) {
+	what := "key " + k.Service
+	for _, s := range k.Settings {
+		a.detail("%s: %s", what, s)
+	}
+	if k.Err != nil {
+		r.add(what, isFailed, k.Err.Error(), "")
+	}
+	for _, w := range k.Warnings {
+		r.add(what, isWarning, w, "")
+	}
+	if t := k.CredentialExpires; !t.IsZero() {
+		left := t.Sub(a.Now())
+		switch {
+		case left <= 0:
+			r.add(what, isFailed, "the credential ended "+formatTime(t), "renew it")
+		case left < 24*time.Hour:
+			r.add(what, isWarning, "the credential ends in "+shortDuration(left), "see that something renews it")
+		}
+	}
+}
+
+// tryService wraps and unwraps a key of no use, in a context of no keyset's.
+func tryService(ctx context.Context, s keyset.KeyService, name string) error {
+	key := make([]byte, 32)
+	defer clear(key)
+	_, _ = rand.Read(key) // never fails: it ends the process instead
+	encryptionContext := keyset.EncryptionContext(name, "doctor", keyset.Data)
+	w, err := s.Wrap(ctx, key, encryptionContext)
+	if err != nil {
+		return fmt.Errorf("wrapping: %w", err)
+	}
+	again, err := s.Unwrap(ctx, w, encryptionContext)
+	defer clear(again)
+	if err != nil {
+		return fmt.Errorf("unwrapping: %w", err)
+	}
+	if subtle.ConstantTimeCompare(again, key) != 1 {
+		return errors.New("what was wrapped unwraps to something else")
+	}
+	return nil
+}
+
+// doctorStore reads and verifies the document.
+func (a *app) doctorStore(ctx context.Context, r *doctorReport, o *opened) bool {
+	began := a.Now()
+	err := o.load(ctx)
+	took := a.Now().Sub(began)
+	if !r.try("store "+a.flags.store, err, fmt.Sprintf("read and verified in %s", shortDuration(took)), "") {
+		return false
+	}
+	if _, err := o.store(); err != nil {
+		r.add("store "+a.flags.store, isWarning, "it can only be read from here", "write the keyset where it comes from")
+	}
+	d := o.doc
+	if size := d.Size(); size > keyset.LargeBytes {
+		r.add("store "+a.flags.store, isWarning, fmt.Sprintf("the keyset is %d bytes large; some places hold no more than %d", size, keyset.LargeBytes), "")
+	}
+	if d.HasUnknownMembers() {
+		r.add("keyset "+d.Name, isWarning, "it has members that this version does not know, so this version cannot change it", "use the newer keytool that wrote it")
+	}
+	if took > d.Policy.Settle/4 && d.Policy.Settle > 0 {
+		r.add("store "+a.flags.store, isWarning, fmt.Sprintf("a read took %s, and settle is %s", shortDuration(took), shortDuration(d.Policy.Settle)), "keytool policy --settle, longer")
+	}
+	return true
+}
+
+// doctorKeys opens every key, under each of its wrappings.
+func (a *app) doctorKeys(ctx context.Context, r *doctorReport, o *opened) {
+	for _, e := range wrappedEntries(o.doc) {
+		var good []string
+		for _, w := range e.wrapped {
+			if !o.services.Opens(w.Service) {
+				r.add(e.name(), isWarning, "it is also wrapped by "+w.Service+", which is not configured here", "add it with --key-service to have it checked")
+				continue
+			}
+			key, err := o.services.Unwrap(ctx, []keyset.WrappedKey{w}, e.context)
+			clear(key)
+			if err != nil {
+				r.add(e.name(), isFailed, err.Error(), "")
+				continue
+			}
+			good = append(good, shortService(w.Service))
+		}
+		if len(good) > 0 {
+			r.add(e.name(), isOK, "opened with "+strings.Join(good, " and "), "")
+		}
+	}
+	now := a.Now()
+	if p := o.doc.Primary(); now.Sub(p.Promoted) > o.doc.Policy.MaxAge {
+		r.add("key "+p.KID, isWarning, fmt.Sprintf("it is primary for %s, and max-age is %s", shortDuration(now.Sub(p.Promoted)), shortDuration(o.doc.Policy.MaxAge)), "keytool rotate --wait")
+	}
+	for _, k := range o.doc.Keys {
+		if k.State == keyset.Staged && now.Sub(k.Staged) > 24*time.Hour {
+			r.add("key "+k.KID, isWarning, "it is staged for "+shortDuration(now.Sub(k.Staged)), "keytool rotate --wait, or keytool abort")
+		}
+	}
+}
+
+// doctorFleet asks every instance, and compares clocks.
+func (a *app) doctorFleet(ctx context.Context, r *doctorReport, o *opened) {
+	if len(o.sources) == 0 {
+		if o.doc.Policy.Proof == keyset.ProofReports {
+			r.add("fleet", isWarning, "no --fleet is given, and the policy asks for reports: a promotion would be blocked", "set --fleet, or keytool policy --proof settle where servers cannot report")
+		}
+		return
+	}
+	obs := o.observe(ctx)
+	for _, failure := range obs.Failures {
+		r.add("fleet "+failure.Source, isFailed, failure.Error(), "")
+	}
+	if len(obs.Instances) == 0 && len(obs.Failures) == 0 {
+		r.add("fleet", isFailed, "no instance reports", "start the servers, or correct --fleet")
+	}
+	for n := range obs.Instances {
+		a.doctorInstance(r, o.doc, &obs, &obs.Instances[n])
+	}
+}
+
+func (a *app) doctorInstance(r *doctorReport, d *keyset.Document, obs *fleet.Observation, i *fleet.Instance) {
+	what := "instance " + i.Name()
+	switch {
+	case i.Err != nil:
+		r.add(what, isFailed, i.Err.Error(), "look whether it runs; if it is gone take its address off the list, or keytool fleet forget")
+		return
+	case i.Report.Stopped:
+		return
+	case i.Report.Lineage != d.Lineage:
+		r.add(what, isFailed, "it holds another lineage of the keyset", "restart it")
+		return
+	}
+	j := newInstance(d, obs, i)
+	offset := obs.Offset(i)
+	if offset > d.Policy.MaxSkew/2 || !i.Registered && -offset > d.Policy.MaxSkew/2 {
+		r.add(what, isFailed, fmt.Sprintf("its clock is %s from this one, and max-skew is %s", shortDuration(offset), shortDuration(d.Policy.MaxSkew)), "set both clocks by NTP")
+	}
+	for _, u := range j.Unopened {
+		r.add(what, isFailed, "it cannot open "+u, "give it the permission; it tries again by itself")
+	}
+	if j.Health == "ok" {
+		r.add(what, isOK, fmt.Sprintf("revision %d, seals with %s", j.Revision, j.SealsWith), "")
+	} else if len(j.Unopened) == 0 {
+		r.add(what, isWarning, j.Health, "")
+	}
+}

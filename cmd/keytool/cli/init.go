@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echoseal/echoseal/keyset"
+)
+
+func (a *app) initCommand() *cobra.Command {
+	var p policyFlags
+	var secretFiles []string
+	var replace bool
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Writes revision 1 of a keyset",
+		Long: `init makes a keyset: an auth key and a primary key, wrapped by the first key service,
+and writes it as revision 1. It refuses if a keyset is there already.
+
+With --secret-file it takes over the ring of servers that run on secrets of their own
+(local.New in Go, the Python SDK's ring): the first file is the primary, the others are
+retiring, and no token in flight is refused.
+
+With --replace it begins a new lineage in the place of a keyset that no key service can
+open any more. Servers that run refuse it and go on with their old keys until they are
+restarted.`,
+		Example: `  keytool init --store keyset.json --name billing --key-service localkek:///etc/echoseal/kek.key
+  keytool init --secret-file current.secret --secret-file previous.secret`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := a.context(cmd)
+			defer cancel()
+			o := keyset.InitOptions{Name: a.flags.name}
+			var err error
+			if o.TTL, o.Policy, err = p.apply(cmd, 10*time.Minute, keyset.DefaultPolicy()); err != nil {
+				return err
+			}
+			if o.Secrets, err = readSecrets(secretFiles); err != nil {
+				return err
+			}
+			defer func() {
+				for _, s := range o.Secrets {
+					clear(s)
+				}
+			}()
+			return a.init(ctx, o, replace)
+		},
+	}
+	a.writeFlags(cmd)
+	p.add(cmd)
+	cmd.Flags().StringArrayVar(&secretFiles, "secret-file", nil, "a file with the raw secret of a ring in use; repeatable, the first is the primary")
+	cmd.Flags().BoolVar(&replace, "replace", false, "begin a new lineage in the place of a keyset that nobody can open; needs --reason")
+	return cmd
+}
+
+func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool) error {
+	if replace && a.flags.reason == "" {
+		return usagef("init --replace needs --reason: it is what the history of the new lineage begins with")
+	}
+	c, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if _, err := c.store(); err != nil {
+		return err
+	}
+	text, version, err := c.source.Load(ctx)
+	switch {
+	case errors.Is(err, keyset.ErrNotExist) && replace:
+		return usagef("there is no keyset at %s to replace: leave out --replace", a.flags.store)
+	case errors.Is(err, keyset.ErrNotExist):
+		version = ""
+	case err != nil:
+		return err
+	case !replace:
+		return fmt.Errorf("there is a keyset at %s already; keytool status shows it, and keytool rotate replaces its key", a.flags.store)
+	default:
+		// What cannot be opened cannot be verified either; its revision is only made larger.
+		if old, err := keyset.Parse(text); err == nil {
+			o.After = old.Revision
+		} else {
+			a.note("what is there is no keyset that can be read (%v); the new one begins at revision 1", err)
+		}
+		if err := a.confirm("replacing the keyset at " + a.flags.store); err != nil {
+			return err
+		}
+	}
+	report := &change{Action: "init", DryRun: a.flags.dryRun, Name: o.Name, Store: a.flags.store, Revision: o.After + 1}
+	a.report = report
+	if a.flags.dryRun {
+		report.Did = "make a keyset with a new primary, wrapped by " + a.flags.keyServices[0]
+		if n := len(o.Secrets); n > 0 {
+			report.Did = fmt.Sprintf("make a keyset of the %d secrets, wrapped by %s", n, a.flags.keyServices[0])
+		}
+		if a.flags.exitCode {
+			return exit(pending)
+		}
+		return nil
+	}
+	a.report = nil
+	o.Note = a.stamp()
+	doc, auth, err := keyset.Init(ctx, c.services, o)
+	if err != nil {
+		return err
+	}
+	c.auth, c.version = auth, version
+	if err := c.save(ctx, doc); err != nil {
+		return err
+	}
+	a.report = report
+	report.KID = doc.Primary().KID
+	report.Did = fmt.Sprintf("a new keyset; primary %s, ttl %s, wrapped by %s", report.KID, shortDuration(doc.TTL), doc.Primary().Wrapped[0].Service)
+	report.Then = "start the servers, and: keytool status"
+	if replace {
+		report.Then = "restart every server: those that run refuse the new lineage, and say so"
+	}
+	return nil
+}
+
+// readSecrets reads secret files byte for byte.
+func readSecrets(files []string) (secrets [][]byte, err error) {
+	for _, file := range files {
+		secret, err := readSecret(file)
+		if err != nil {
+			for _, s := range secrets {
+				clear(s)
+			}
+			return nil, err
+		}
+		secrets = append(secrets, secret)
+	}
+	return secrets, nil
+}
+
+const (
+	minSecret = 32
+	maxSecret = 1024
+)
+
+func readSecret(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("the secret file %s is not a file", file)
+	case info.Mode().Perm()&0o077 != 0:
+		return nil, fmt.Errorf("the secret file %s can be read by others (mode %#o): chmod 600 it", file, info.Mode().Perm())
+	case info.Size() < minSecret || info.Size() > maxSecret:
+		return nil, fmt.Errorf("the secret file %s is %d bytes long; a secret is %d to %d", file, info.Size(), minSecret, maxSecret)
+	}
+	secret, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if last := len(secret) - 1; last >= 0 && secret[last] == '\n' && isPrintable(secret[:last]) {
+		clear(secret)
+		return nil, fmt.Errorf("the secret file %s is text that ends with a line end, which would be part of the secret; if the servers do not have it, write the file without: printf %%s …", file)
+	}
+	return secret, nil
+}
+
+func isPrintable(text []byte) bool {
+	for _, c := range text {
+		if c < ' ' && c != '\r' && c != '\t' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+func absolute(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("the path %s: %w", path, err)
+	}
+	return abs, nil
+}

@@ -1,0 +1,512 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echoseal/echoseal/binding"
+	"github.com/echoseal/echoseal/cmd/keytool/internal/inspect"
+	"github.com/echoseal/echoseal/codec"
+	"github.com/echoseal/echoseal/codec/local"
+	"github.com/echoseal/echoseal/keyset"
+)
+
+// inspectFlags are the flags of inspect.
+type inspectFlags struct {
+	unseal, showState       bool
+	secretFiles             []string
+	principalFile, audience string
+	at                      string
+}
+
+func (a *app) inspectCommand() *cobra.Command {
+	var f inspectFlags
+	cmd := &cobra.Command{
+		Use:   "inspect [FILE|-]",
+		Short: "Explains a token",
+		Long: `inspect tells what can be told of a token: a bare one, or one inside of captured JSON (a
+JSON-RPC request or response, a batch, server-sent events), from a file or standard
+input, 10 MB at most.
+
+Without more it works offline: format, key id, lengths. What else it is given decides
+what it can check:
+
+  --store URI               what the key is in the keyset; no key service is called
+  --store URI --unseal      opens the token with the keyset's keys
+  --secret-file FILE        opens it with the raw secrets of a server that has its own
+  a captured request        compares method, target and arguments
+  --audience, --principal-file, --at TIME   complete the request
+
+It exits 4 if the token is invalid. State is shown with --show-state only.`,
+		Example: `  keytool inspect token.txt
+  keytool inspect --unseal --audience billing request.json
+  keytool inspect --secret-file current.secret -o json token.txt`,
+		Args: usageArgs(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := "-"
+			if len(args) > 0 {
+				name = args[0]
+			} else if isTerminal(a.Stdin) {
+				return usagef("say which file, or pipe the token to standard input: keytool inspect FILE")
+			}
+			ctx, cancel := a.context(cmd)
+			defer cancel()
+			return a.inspect(ctx, cmd.Flags().Changed("audience"), name, &f)
+		},
+	}
+	a.keysetFlags(cmd)
+	fl := cmd.Flags()
+	fl.BoolVar(&f.unseal, "unseal", false, "open the token with the keys of the keyset")
+	fl.StringArrayVar(&f.secretFiles, "secret-file", nil, "a file with a raw secret, byte for byte; repeatable, the first one first")
+	fl.StringVar(&f.audience, "audience", "", "the audience of the service")
+	fl.StringVar(&f.principalFile, "principal-file", "", `a file with the principal, or {"client_id":…,"iss":…,"sub":…} for OAuth`)
+	fl.StringVar(&f.at, "at", "", "the time of the check, RFC 3339 (default now)")
+	fl.BoolVar(&f.showState, "show-state", false, "show the state in the token")
+	return cmd
+}
+
+// The report of inspect: one token in the object itself, several in "tokens".
+type inspectReport struct {
+	*tokenReport
+	Tokens  []*tokenReport `json:"tokens,omitempty"`
+	More    int            `json:"more_tokens,omitempty"`
+	Verdict verdict        `json:"verdict"`
+}
+
+type verdict string
+
+const (
+	valid      verdict = "valid"
+	invalid    verdict = "invalid"
+	unverified verdict = "unverified" // no keys were given
+)
+
+type tokenReport struct {
+	Format       string         `json:"format,omitempty"`
+	KID          string         `json:"kid,omitempty"`
+	TokenID      string         `json:"token_id,omitempty"`
+	TokenChars   int            `json:"token_chars,omitempty"`
+	PayloadBytes int            `json:"payload_bytes,omitempty"`
+	StateBytes   *int           `json:"state_bytes,omitempty"`
+	Note         string         `json:"note,omitempty"`
+	Key          *keyReport     `json:"key,omitempty"`
+	Claims       *claimsReport  `json:"claims,omitempty"`
+	Request      *requestReport `json:"request,omitempty"`
+	Checks       []checkReport  `json:"checks,omitempty"`
+	State        *string        `json:"state,omitempty"`
+	Verdict      verdict        `json:"verdict"`
+	Reason       string         `json:"reason,omitempty"`
+}
+
+type keyReport struct {
+	State  string `json:"state"` // of the key in the keyset; retired, aborted or unknown if it is not there
+	Since  string `json:"since,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Tag    string `json:"tag"`
+}
+
+type claimsReport struct {
+	M              string `json:"m"`
+	T              string `json:"t"`
+	A              string `json:"a"`
+	IssuedAt       string `json:"iat"`
+	Expires        string `json:"exp"`
+	Audience       string `json:"aud,omitempty"`
+	PrincipalBound bool   `json:"principal_bound"`
+}
+
+type requestReport struct {
+	Method string `json:"method"`
+	Target string `json:"target"`
+	A      string `json:"a,omitempty"` // the digest of its arguments
+}
+
+type checkReport struct {
+	Name   string `json:"name"`
+	OK     *bool  `json:"ok"`
+	Detail string `json:"detail"`
+	Next   string `json:"next,omitempty"` // what to do about it
+}
+
+// An inspection is one run of inspect.
+type inspection struct {
+	doc       *keyset.Document // nil without a store
+	tag       string
+	ring      codec.Codec // nil without keys
+	audience  string
+	audienced bool // the audience is known
+	principal *binding.Principal
+	now       time.Time
+	showState bool
+}
+
+func (a *app) inspect(ctx context.Context, audienced bool, name string, f *inspectFlags) error {
+	input, err := a.readFile(name, inspect.MaxBytes)
+	if err != nil {
+		return err
+	}
+	found, more, err := inspect.Find(input)
+	if err != nil {
+		return err
+	}
+	i := &inspection{audience: f.audience, audienced: audienced, now: a.Now(), showState: f.showState}
+	if f.at != "" {
+		if i.now, err = time.Parse(time.RFC3339, f.at); err != nil {
+			return usagef("--at is a time such as 2006-01-02T15:04:05Z")
+		}
+	}
+	if i.principal, err = readPrincipal(f.principalFile); err != nil {
+		return err
+	}
+	if err := a.inspectKeys(ctx, i, f); err != nil {
+		return err
+	}
+	r := &inspectReport{More: more, Verdict: valid}
+	for _, found := range found {
+		t, err := i.token(found)
+		if err != nil {
+			return err
+		}
+		r.Tokens = append(r.Tokens, t)
+		if t.Verdict == invalid || t.Verdict == unverified && r.Verdict == valid {
+			r.Verdict = t.Verdict
+		}
+	}
+	if len(r.Tokens) == 1 && more == 0 {
+		r.tokenReport, r.Tokens = r.Tokens[0], nil
+	}
+	a.report = r
+	if r.Verdict == invalid {
+		return exit(refused)
+	}
+	return nil
+}
+
+// inspectKeys reads what the flags name: the keyset, and keys to open the token with.
+func (a *app) inspectKeys(ctx context.Context, i *inspection, f *inspectFlags) error {
+	switch {
+	case len(f.secretFiles) > 0 && f.unseal:
+		return usagef("--secret-file and --unseal are two ways to open a token: choose one")
+	case len(f.secretFiles) > 0:
+		secrets, err := readSecrets(f.secretFiles)
+		if err != nil {
+			return err
+		}
+		i.ring, err = local.New(secrets...)
+		for _, s := range secrets {
+			clear(s)
+		}
+		return err
+	case f.unseal:
+		return a.inspectKeyset(ctx, i)
+	case a.flags.store == "":
+		return nil
+	}
+	source, err := sourceOpeners().Open(ctx, a.flags.store)
+	if err != nil {
+		return err
+	}
+	defer closeSource(source)
+	text, _, err := source.Load(ctx)
+	if err != nil {
+		return err
+	}
+	i.doc, err = keyset.Parse(text)
+	i.tag = "not checked"
+	return err
+}
+
+// inspectKeyset opens every key of the keyset that can be opened.
+func (a *app) inspectKeyset(ctx context.Context, i *inspection) error {
+	o, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	var keys []*local.Key
+	for _, k := range o.doc.Keys {
+		if !k.Unseals() {
+			continue
+		}
+		key, err := o.services.OpenKey(ctx, o.doc.Name, k)
+		if err != nil {
+			a.note("key %s cannot be opened: %v", k.KID, err)
+			continue
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return errors.New("none of the keys of the keyset can be opened")
+	}
+	i.doc, i.tag = o.doc, "ok"
+	i.ring, err = local.NewRing(keys...)
+	return err
+}
+
+// token explains one token.
+func (i *inspection) token(found inspect.Found) (*tokenReport, error) {
+	t := &tokenReport{Verdict: unverified}
+	if found.Request != nil {
+		t.Request = &requestReport{Method: found.Request.Method, Target: found.Request.Target}
+		if a, err := digest(found.Request); err == nil {
+			t.Request.A = a
+		}
+	}
+	if found.Token == "" && found.Request != nil {
+		t.Note = "the request has no token"
+		return t, nil
+	}
+	shape := inspect.Identify(found.Token)
+	t.Format, t.KID, t.PayloadBytes, t.Note = string(shape.Format), shape.KID, shape.PayloadBytes, shape.Note
+	t.TokenID, t.TokenChars = binding.TokenID(found.Token), len(found.Token)
+	if i.doc != nil && shape.Format == inspect.V1 && shape.KID != "" {
+		t.Key = i.key(shape.KID)
+	}
+	if i.ring == nil {
+		if shape.Format != inspect.V1 || shape.KID == "" {
+			t.Verdict, t.Reason = invalid, string(codec.Malformed)
+		}
+		return t, nil
+	}
+	return t, i.check(t, found)
+}
+
+func digest(r *binding.Request) (string, error) {
+	if r.Method == binding.MethodReadResource {
+		return binding.Digest(nil)
+	}
+	return binding.Digest(r.Arguments)
+}
+
+// key tells what a key id is in the keyset.
+func (i *inspection) key(kid string) *keyReport {
+	r := &keyReport{State: "unknown", Tag: i.tag}
+	if k := i.doc.Key(kid); k != nil {
+		r.State, r.Reason = string(k.State), k.Reason
+		since := map[keyset.State]time.Time{keyset.Staged: k.Staged, keyset.Primary: k.Promoted, keyset.Retiring: k.Demoted, keyset.Revoked: k.Revoked}
+		r.Since = formatTime(since[k.State])
+		return r
+	}
+	for _, e := range i.doc.History {
+		if e.KID == kid && (e.Action == "retire" || e.Action == "abort" || e.Action == "revoke") {
+			r.State = map[string]string{"retire": "retired", "abort": "aborted", "revoke": "revoked"}[e.Action]
+			r.Since, r.Reason = formatTime(e.At), e.Reason
+		}
+	}
+	return r
+}
+
+// check opens the token and makes every check that can be made.
+func (i *inspection) check(t *tokenReport, found inspect.Found) error {
+	o := binding.Options{Audience: i.audience, NoAudience: i.audience == "", Now: func() time.Time { return i.now }}
+	policy, err := binding.New(i.ring, o)
+	if err != nil {
+		return err
+	}
+	var request binding.Request
+	if found.Request != nil {
+		request = *found.Request
+	}
+	var principal binding.Principal
+	if i.principal != nil {
+		principal = *i.principal
+	}
+	e := policy.Round(request, principal).Explain(found.Token)
+	if c := e.Claims; c != nil {
+		t.Claims = &claimsReport{M: c.Method, T: c.Target, A: c.Digest, IssuedAt: formatTime(c.IssuedAt), Expires: formatTime(c.Expires), Audience: c.Audience, PrincipalBound: c.PrincipalBound}
+		state := e.State()
+		n := len(state)
+		t.StateBytes = &n
+		if i.showState {
+			t.State = &state
+		}
+	}
+	t.Verdict = valid
+	for _, c := range e.Checks {
+		i.unknowable(&c, e.Claims)
+		r := checkReport{Name: c.Name, Detail: c.Detail}
+		if c.Outcome != binding.Skipped {
+			ok := c.Outcome == binding.Passed
+			r.OK = &ok
+			if !ok && t.Verdict == valid {
+				t.Verdict, t.Reason = invalid, c.Name
+				if c.Name == "codec" || c.Name == "claims" {
+					t.Reason = string(e.Reason)
+				}
+			}
+			if !ok {
+				r.Next = i.next(t, c.Name)
+			}
+		}
+		t.Checks = append(t.Checks, r)
+	}
+	return nil
+}
+
+// unknowable takes back the outcome of a check that was made against what nobody has
+// told.
+func (i *inspection) unknowable(c *binding.Check, claims *binding.Claims) {
+	switch {
+	case claims == nil:
+	case c.Name == "audience" && !i.audienced:
+		c.Outcome, c.Detail = binding.Skipped, "give --audience to compare"
+		if claims.Audience != "" {
+			c.Detail = fmt.Sprintf("the token is for %q; give --audience to compare", claims.Audience)
+		}
+	case (c.Name == "principal_drift" || c.Name == "principal") && i.principal == nil:
+		c.Outcome, c.Detail = binding.Skipped, "the token is bound to nobody"
+		if claims.PrincipalBound {
+			c.Detail = "the token is bound to a principal; give --principal-file to compare"
+		}
+	}
+}
+
+// next says what to do about a check that failed.
+func (i *inspection) next(t *tokenReport, check string) string {
+	switch check {
+	case "codec":
+		switch t.Reason {
+		case string(codec.UnknownKey):
+			return i.nextUnknown(t)
+		case string(codec.BadSeal):
+			return "somebody changed the token, or it is of another deployment whose key has this id by chance"
+		case string(binding.TooLarge):
+			return "no server makes tokens of this size; the handler's state would have to be smaller"
+		}
+		return "look at how the client stores and sends requestState: it must come back as it is"
+	case "claims":
+		return "the key made something else than a token of version 1: a newer server, or another use of the same secret"
+	case "future":
+		return "set the clock of the server that sealed it, and of the one that refused it"
+	case "expired":
+		return "the client has to start over; if users need longer, raise the ttl: keytool policy --ttl"
+	case "request":
+		return "the retry must carry the same tool, prompt or URI and the same arguments as the round before"
+	case "audience":
+		return "the token is of another service; replicas of one service share one audience"
+	case "principal_drift", "principal":
+		return "the round was begun as somebody else: look at the client's login between the two rounds"
+	}
+	return ""
+}
+
+func (i *inspection) nextUnknown(t *tokenReport) string {
+	const ruby = "; the Ruby SDK's tokens have the same shape"
+	switch {
+	case i.doc == nil:
+		return "none of the secret files has made it: another service's, a replica with other secrets, or one that was restarted with a key of its own" + ruby
+	case t.Key == nil || t.Key.State == "unknown":
+		return "this keyset never had that key, as far as it remembers: another keyset's token, or that of a server with a secret of its own" + ruby
+	case t.Key.State == string(keyset.Revoked):
+		return "the key was revoked " + t.Key.Since + "; the client has to start over"
+	case t.Key.State == "retired" || t.Key.State == "aborted":
+		return "the key was " + t.Key.State + " " + t.Key.Since + ", after every token under it had expired; the client has to start over"
+	}
+	return "the key is in the keyset and could not be opened here: see the line above"
+}
+
+// readPrincipal reads a principal as a server would bind it.
+func readPrincipal(file string) (*binding.Principal, error) {
+	if file == "" {
+		return nil, nil //nolint:nilnil // no file, no principal
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var oauth struct {
+		ClientID string  `json:"client_id"`
+		Issuer   *string `json:"iss"`
+		Subject  *string `json:"sub"`
+	}
+	p := binding.Bound(string(text))
+	switch {
+	case len(text) > 0 && text[0] == '{' && json.Unmarshal(text, &oauth) == nil && oauth.ClientID != "":
+		p = binding.OAuthPrincipal(oauth.ClientID, oauth.Issuer, oauth.Subject)
+	case len(text) > 0 && text[len(text)-1] == '\n':
+		return nil, usagef("the principal file %s ends with a line end, which would be part of the principal: write it without", file)
+	}
+	return &p, nil
+}
+
+func (r *inspectReport) text(p *printer) {
+	if r.tokenReport != nil {
+		r.tokenReport.text(p)
+		return
+	}
+	for n, t := range r.Tokens {
+		if n > 0 {
+			p.linef("")
+		}
+		t.text(p)
+	}
+	if r.More > 0 {
+		p.linef("\nand %d more tokens, which were not looked at", r.More)
+	}
+}
+
+func (t *tokenReport) text(p *printer) {
+	switch t.Verdict {
+	case valid:
+		p.linef("%s  every check that could be made passed", p.paint(green, "VALID"))
+	case invalid:
+		p.linef("%s  %s", p.paint(red, "INVALID"), t.Reason)
+	default:
+		p.linef("%s  no keys were given to open it with: --unseal, or --secret-file", p.paint(yellow, "UNVERIFIED"))
+	}
+	if t.Format != "" {
+		p.linef("  token   %s   id %s   key %s   %d characters, %d bytes inside", t.Format, t.TokenID, orDash(t.KID), t.TokenChars, t.PayloadBytes)
+	}
+	if t.Note != "" {
+		p.linef("  note    %s", t.Note)
+	}
+	if k := t.Key; k != nil {
+		line := k.State
+		if k.Since != "" {
+			line += " since " + k.Since
+		}
+		if k.Reason != "" {
+			line += ": " + k.Reason
+		}
+		p.linef("  key     %s   (tag: %s)", line, k.Tag)
+	}
+	if c := t.Claims; c != nil {
+		p.linef("  claims  %s %s   arguments %s   audience %s   principal %s", c.M, strconv.Quote(c.T), c.A, orDash(c.Audience), map[bool]string{true: "bound", false: "none"}[c.PrincipalBound])
+		p.linef("          sealed %s   expires %s   state of %d bytes", c.IssuedAt, c.Expires, *t.StateBytes)
+	}
+	if r := t.Request; r != nil {
+		p.linef("  request %s %s   arguments %s", r.Method, strconv.Quote(r.Target), orDash(r.A))
+	}
+	if t.State != nil {
+		p.linef("  state   %s", strconv.QuoteToASCII(*t.State))
+	}
+	if len(t.Checks) > 0 {
+		rows := [][]string{{"CHECK", "", "DETAIL"}}
+		for _, c := range t.Checks {
+			mark := "–"
+			if c.OK != nil {
+				mark = map[bool]string{true: "ok", false: "FAILED"}[*c.OK]
+			}
+			rows = append(rows, []string{c.Name, mark, c.Detail})
+			if c.Next != "" {
+				rows = append(rows, []string{"", "next", c.Next})
+			}
+		}
+		p.linef("")
+		p.table(rows...)
+	}
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "–"
+	}
+	return s
+}

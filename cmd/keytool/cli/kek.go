@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/echoseal/echoseal/codec/localkek"
+)
+
+type kekReport struct {
+	Path    string `json:"path"`
+	Service string `json:"service"`
+}
+
+func (r *kekReport) text(p *printer) {
+	p.linef("%s  a new key file, readable by you alone: %s", p.paint(green, "DONE"), r.Path)
+	p.linef("  it is   %s", r.Service)
+	p.linef("  then    export ECHOSEAL_KEY_SERVICES=localkek://%s   and keytool init", r.Path)
+	p.linef("  keep    a copy in a safe place: without it nobody can open what it wraps")
+}
+
+func (a *app) kekCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kek",
+		Short: "Makes a local key-encryption key",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return usagef("say: keytool kek new FILE") },
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:     "new FILE",
+		Short:   "Makes a key file of 32 random bytes, mode 0600; refuses if the file is there",
+		Example: `  keytool kek new /etc/echoseal/kek.key`,
+		Args:    usageArgs(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			path, err := absolute(args[0])
+			if err != nil {
+				return err
+			}
+			service, err := localkek.NewKeyFile(path)
+			if err != nil {
+				return err
+			}
+			a.report = &kekReport{Path: path, Service: service}
+			return nil
+		},
+	})
+	return cmd
+}

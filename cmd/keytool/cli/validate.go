@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echoseal/echoseal/keyset"
+)
+
+type validateReport struct {
+	File     string   `json:"file"`
+	Valid    bool     `json:"valid"`
+	Problem  string   `json:"problem,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	Name     string   `json:"name,omitempty"`
+	Lineage  string   `json:"lineage,omitempty"`
+	Revision int64    `json:"revision,omitempty"`
+	Keys     int      `json:"keys,omitempty"`
+	Primary  string   `json:"primary,omitempty"`
+	Tag      string   `json:"tag"`
+}
+
+func (r *validateReport) text(p *printer) {
+	if !r.Valid {
+		p.linef("%s  %s", p.paint(red, "INVALID"), r.File)
+		p.linef("  why     %s", r.Problem)
+		return
+	}
+	p.linef("%s  %s", p.paint(green, "VALID"), r.File)
+	p.linef("  keyset  %s   revision %d   %d keys, primary %s", r.Name, r.Revision, r.Keys, r.Primary)
+	p.linef("  tag     %s", r.Tag)
+	for _, w := range r.Warnings {
+		p.linef("  %s", p.paint(yellow, "warning "+w))
+	}
+}
+
+func (a *app) validateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate FILE",
+		Short: "Checks a keyset document offline, for a build server",
+		Long: `validate checks everything that can be checked without a key service: form, states,
+times, limits. It does not check the tag, so it does not tell who wrote the document.
+FILE may be - for standard input. It exits 4 if the document is not a keyset.`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			doc, err := a.readFile(args[0], keyset.MaxBytes)
+			if err != nil {
+				return err
+			}
+			r := &validateReport{File: args[0], Tag: "not checked"}
+			a.report = r
+			d, err := keyset.Parse(doc)
+			if err != nil {
+				r.Problem = err.Error()
+				return exit(refused)
+			}
+			r.Valid, r.Name, r.Lineage, r.Revision = true, d.Name, d.Lineage, d.Revision
+			r.Keys, r.Primary = len(d.Keys), d.Primary().KID
+			if len(doc) > keyset.LargeBytes {
+				r.Warnings = append(r.Warnings, fmt.Sprintf("it is %d bytes long; some places hold no more than %d", len(doc), keyset.LargeBytes))
+			}
+			if d.HasUnknownMembers() {
+				r.Warnings = append(r.Warnings, "it has members that this version does not know: a newer keytool wrote it, and only that can change it")
+			}
+			return nil
+		},
+	}
+}
+
+// readFile reads a file, or standard input for "-", and refuses more than limit bytes.
+func (a *app) readFile(name string, limit int64) ([]byte, error) {
+	in := a.Stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, limit)
+	}
+	return data, nil
+}

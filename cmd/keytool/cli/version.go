@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+type versionReport struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+}
+
+func (r *versionReport) text(p *printer) { p.linef("keytool %s (%s)", r.Version, r.Go) }
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Prints the version",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			r := &versionReport{Version: "(devel)", Go: runtime.Version()}
+			if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+				r.Version = info.Main.Version
+			}
+			a.report = r
+			return nil
+		},
+	}
+}
