@@ -17,7 +17,15 @@ import (
 	"go.uber.org/zap"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Members of a cluster keep connections to each other a while after they are stopped.
+// They speak HTTP, which nothing else does here.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("net/http.(*conn).serve"),
+		goleak.IgnoreAnyFunction("net/http.(*connReader).backgroundRead"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+}
 
 // patience is for what happens soon on a machine that is busy.
 const patience = 30 * time.Second
@@ -62,7 +70,7 @@ func prepare(t *testing.T, name string, set ...func(*embed.Config)) *server {
 	return s
 }
 
-// launch starts the server, which is ready when it has a leader.
+// launch starts the server, which is ready when its cluster has a leader.
 func (s *server) launch(t *testing.T) {
 	t.Helper()
 	config := s.config // which StartEtcd changes
@@ -73,9 +81,8 @@ func (s *server) launch(t *testing.T) {
 	s.etcd = etcd
 }
 
-func (s *server) start(t *testing.T) {
+func (s *server) ready(t *testing.T) {
 	t.Helper()
-	s.launch(t)
 	select {
 	case <-s.etcd.Server.ReadyNotify():
 	case err := <-s.etcd.Err():
@@ -83,6 +90,12 @@ func (s *server) start(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the server is not ready")
 	}
+}
+
+func (s *server) start(t *testing.T) {
+	t.Helper()
+	s.launch(t)
+	s.ready(t)
 }
 
 func (s *server) stop() {

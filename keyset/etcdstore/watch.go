@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -38,9 +39,20 @@ func (s *Store) follow(ctx context.Context, watcher clientv3.Watcher, changed fu
 	defer cancel()
 	for answer := range watcher.Watch(ctx, s.key, clientv3.WithCreatedNotify()) {
 		if err := answer.Err(); err != nil {
-			return err
+			return refusal(err)
 		}
 		changed()
 	}
 	return errEnded
+}
+
+// refusal returns the error that the server means. It tells a watch that it refuses why
+// as the text of an error in a text, which the vendor's client does not take apart.
+func refusal(err error) error {
+	if _, text, ok := strings.Cut(err.Error(), " desc = "); ok {
+		if known := (rpctypes.EtcdError{}); errors.As(rpctypes.Error(errors.New(text)), &known) {
+			return known
+		}
+	}
+	return err
 }
