@@ -193,7 +193,7 @@ func (r *Ring) accept(e *entry, k keyset.Key, w *wrapping, secret []byte) error 
 			return differs
 		}
 		return nil
-	case e.gone || !slices.Contains(e.wraps, w):
+	case e.gone || e.out.kind != "" || !slices.Contains(e.wraps, w):
 		return nil // the keyset has changed meanwhile
 	}
 	key, err := local.NewKey(secret)

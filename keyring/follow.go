@@ -62,8 +62,11 @@ func (r *Ring) poll(ctx context.Context) {
 	s.taken = true
 	r.wait.Go(func() {
 		defer close(s.done)
+		timer := time.NewTimer(searchWait) // nobody waits for longer
+		defer timer.Stop()
 		select {
 		case <-quiet:
+		case <-timer.C:
 		case <-ctx.Done():
 		}
 	})

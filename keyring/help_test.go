@@ -264,3 +264,5 @@ func contains(t testing.TB, what, text string, words ...string) {
 }
 
 var errDown = fmt.Errorf("the store is down")
+
+func denied(context.Context) error { return keyset.Denied }

@@ -242,6 +242,10 @@ func (r *Ring) firstKeys(ctx context.Context) error {
 // run starts what goes on in the background.
 func (r *Ring) run() {
 	r.steps.end()
+	r.mu.Lock()
+	r.opened = true
+	r.mu.Unlock()
+	r.tell(r.life)
 	r.launch(false)
 	r.wait.Go(func() { r.follow(r.life) })
 	if w, ok := r.config.Source.(keyset.Watcher); ok {

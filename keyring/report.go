@@ -40,7 +40,7 @@ func (r *Ring) report(stopped bool) fleet.Report {
 	case stopped:
 		report.Reason = "stopped"
 	case why == "":
-		report.Ready, report.Reason = true, r.degraded()
+		report.Ready, report.Reason, r.wasReady = true, r.degraded(), true
 	case !r.wasReady:
 		report.Reason = fleet.Starting
 	default:

@@ -37,6 +37,7 @@ type state struct {
 	lastErrAt time.Time
 	told      telling
 
+	opened bool // Open has come to its end
 	closed bool
 	busy   int           // attempts at keys that are not held
 	quiet  chan struct{} // closed when there are none

@@ -252,7 +252,7 @@ type telling struct {
 // tell tells the log what has changed since it was told last.
 func (r *Ring) tell(ctx context.Context) {
 	r.mu.Lock()
-	if r.closed || r.loaded.IsZero() {
+	if r.closed || !r.opened {
 		r.mu.Unlock()
 		return
 	}
