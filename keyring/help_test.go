@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"github.com/echoseal/echoseal/codec"
+	"github.com/echoseal/echoseal/codec/local"
+	"github.com/echoseal/echoseal/fleet"
 	"github.com/echoseal/echoseal/internal/memkek"
+	"github.com/echoseal/echoseal/internal/strict"
 	"github.com/echoseal/echoseal/keyset"
 )
 
@@ -266,3 +269,53 @@ func contains(t testing.TB, what, text string, words ...string) {
 var errDown = fmt.Errorf("the store is down")
 
 func denied(context.Context) error { return keyset.Denied }
+
+type strictValue = strict.Value
+
+func mustRing(t testing.TB, keys ...*local.Key) *local.Ring {
+	t.Helper()
+	ring, err := local.NewRing(keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ring
+}
+
+// reportOf returns the report of a ring, as whoever rotates sees it.
+func reportOf(t testing.TB, w *world, r *Ring) fleet.Report {
+	t.Helper()
+	signed, err := r.Report(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := fleet.NewKey(w.authSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := key.Verify(signed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// idle waits until nothing is being unwrapped.
+func idle(t testing.TB, r *Ring) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		r.mu.Lock()
+		busy := r.busy
+		for _, w := range r.unopened {
+			if w.retry.busy {
+				busy++
+			}
+		}
+		r.mu.Unlock()
+		if busy == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("unwrapping does not end")
+		}
+	}
+}
