@@ -43,13 +43,24 @@ func Program(tb testing.TB, name string) string {
 	return path
 }
 
+// Node returns a command that runs a script under the peers' Node. It finds their
+// packages by
+//
+//	createRequire(process.env.ECHOSEAL_PEERS + "/node/")
+//
+// It ends when ctx does.
+func Node(ctx context.Context, tb testing.TB, script string, args ...string) *exec.Cmd {
+	tb.Helper()
+	node := filepath.Join(Dir(tb), "node", "node_modules", ".bin", "node")
+	return command(ctx, node, append([]string{script}, args...)...)
+}
+
 // Conformance returns a command that runs the official MCP conformance suite. It ends
 // when ctx does.
 func Conformance(ctx context.Context, tb testing.TB, args ...string) *exec.Cmd {
 	tb.Helper()
-	modules := filepath.Join(Dir(tb), "node", "node_modules")
-	suite := filepath.Join(modules, "@modelcontextprotocol", "conformance", "dist", "index.js")
-	return command(ctx, filepath.Join(modules, ".bin", "node"), append([]string{suite}, args...)...)
+	suite := filepath.Join(Dir(tb), "node", "node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")
+	return Node(ctx, tb, suite, args...)
 }
 
 func command(ctx context.Context, name string, args ...string) *exec.Cmd {
