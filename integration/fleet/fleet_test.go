@@ -1,6 +1,6 @@
-// Package fleet tests a mixed fleet: a Go server behind the middleware and a server of
-// the official Python SDK, with one secret and one audience, and a client whose retries
-// go to either.
+// Package fleet tests a mixed fleet: servers of both Go SDKs behind their middleware and
+// one of the official Python SDK, with one secret and one audience, and a client whose
+// retries go to any of them.
 package fleet
 
 import (
@@ -33,15 +33,27 @@ var users = map[string]user{
 	service: {ClientID: "service"}, // neither issuer nor subject
 }
 
-// start starts a fleet and returns every order in which a client may meet its two
-// servers.
-func start(t *testing.T) [][2]*instance {
+// An order is one in which a client meets two servers, or one of them twice.
+type order [2]*instance
+
+// start starts a fleet and returns every order.
+func start(t *testing.T) (orders []order) {
 	t.Helper()
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
 	c := config{Secret: hex.EncodeToString(secret), Audience: "fleet", Users: users}
-	python, golang := startPython(t, c), startGo(t, c)
-	return [][2]*instance{{golang, python}, {python, golang}, {golang, golang}, {python, python}}
+	all := []*instance{startPython(t, c), startGoSDK(t, c), startMCPGo(t, c)}
+	for _, first := range all {
+		for _, second := range all {
+			orders = append(orders, order{first, second})
+		}
+	}
+	return orders
+}
+
+// can reports whether both servers can begin a round of a request.
+func (o order) can(r request) bool {
+	return r.method != binding.MethodReadResource || o[0].name != mcpGo && o[1].name != mcpGo
 }
 
 func TestRoundsHop(t *testing.T) {
@@ -61,6 +73,9 @@ func TestRoundsHop(t *testing.T) {
 	for name, r := range requests {
 		t.Run(name, func(t *testing.T) {
 			for _, order := range orders {
+				if !order.can(r) {
+					continue
+				}
 				var token string
 				var met []string
 				for {
@@ -130,6 +145,9 @@ func TestOtherRequestsAreRefused(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			for _, order := range orders {
+				if !order.can(test.sealed) {
+					continue
+				}
 				first, second := order[0], order[1]
 				token := first.post(t, test.sealed, "").state
 				if token == "" {
@@ -192,23 +210,43 @@ func TestRepeatedNamesAreRefusedByGoAlone(t *testing.T) {
 		token := order[0].post(t, tool, "").state
 		for _, arguments := range []string{`{"note":"x","value":{"a":0},"note":"a/b"}`, `{"value":{"a":1,"a":0},"note":"a/b"}`} {
 			got := order[1].post(t, with(tool, arguments), token)
-			if order[1].name == "go" && got.err != frozen || order[1].name == "python" && got.state == "" {
+			if order[1].name != python && got.err != frozen || order[1].name == python && got.state == "" {
 				t.Errorf("%s sealed by %s: %s answers %+v", arguments, order[0].name, order[1].name, got)
 			}
 		}
 	}
 }
 
-// The Go SDK decodes the arguments of a prompt before any middleware sees them, and a
-// lone surrogate does not survive that. Across the two SDKs it is refused, never
-// confused; Python among itself accepts it.
+// The Go SDKs decode the arguments of a prompt before any middleware sees them, and a
+// lone surrogate does not survive that. Between Go and Python it is refused, never
+// confused; each among itself accepts it.
 func TestPromptWithSurrogateIsRefusedAcross(t *testing.T) {
 	for _, order := range start(t) {
 		prompt := request{binding.MethodGetPrompt, "greet", `{"value":"\ud800"}`, alice}
 		token := order[0].post(t, prompt, "").state
 		got := order[1].post(t, prompt, token)
-		if across := order[0].name != order[1].name; across && got.err != frozen || !across && got.state == "" {
+		if across := (order[0].name == python) != (order[1].name == python); across && got.err != frozen || !across && got.state == "" {
 			t.Errorf("sealed by %s, %s answers %+v", order[0].name, order[1].name, got)
+		}
+	}
+}
+
+// The resource handlers of mcp-go cannot ask, but finish what others asked for.
+func TestResourceIsFinishedByMCPGo(t *testing.T) {
+	resource := request{binding.MethodReadResource, "notes://7", "", alice}
+	for _, order := range start(t) {
+		if order[0].name == mcpGo || order[1].name != mcpGo {
+			continue
+		}
+		token := order[0].post(t, resource, "").state
+		token = order[0].post(t, resource, token).state
+		token = order[0].post(t, resource, token).state
+		if got, want := order[1].post(t, resource, token), strings.Repeat(order[0].name+" ", rounds)+mcpGo; got.text != want {
+			t.Errorf("sealed by %s: the answer is %+v, want %q", order[0].name, got, want)
+		}
+		refused := order[1].refusals()
+		if got := order[1].post(t, to(resource, "notes://8"), token); got.err != frozen || !refused(resource.method, binding.WrongRequest) {
+			t.Errorf("sealed by %s for another resource: the answer is %+v", order[0].name, got)
 		}
 	}
 }

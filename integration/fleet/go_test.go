@@ -25,16 +25,16 @@ const (
 	rounds = 3
 )
 
-// respond returns the next state, or the text of the complete result.
-func respond(state string) (text string, complete bool) {
+// respond returns the next state of a server, or the text of the complete result.
+func respond(name, state string) (text string, complete bool) {
 	if state == "" {
-		return mark + "go", false
+		return mark + name, false
 	}
 	names, ok := strings.CutPrefix(state, mark)
 	if !ok {
 		return "the state came back damaged", true
 	}
-	if names += " go"; len(strings.Fields(names)) > rounds {
+	if names += " " + name; len(strings.Fields(names)) > rounds {
 		return names, true
 	}
 	return mark + names, false
@@ -42,8 +42,22 @@ func respond(state string) (text string, complete bool) {
 
 var goOn = mcp.InputRequestMap{"go_on": &mcp.ElicitParams{Message: "Go on?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{}}`)}}
 
-// startGo starts the Go half of the fleet.
-func startGo(t *testing.T, c config) *instance {
+const goSDK = "go-sdk"
+
+// startGoSDK starts the server of the go-sdk.
+func startGoSDK(t *testing.T, c config) *instance {
+	t.Helper()
+	var watch watch
+	server := newServer()
+	server.AddReceivingMiddleware(gosdk.Middleware(c.policy(t), &gosdk.Options{
+		Logger:   slog.New(slog.NewTextHandler(t.Output(), nil)),
+		OnRefuse: watch.add,
+	}))
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
+	return &instance{name: goSDK, url: c.serve(t, handler), refusals: watch.begin}
+}
+
+func (c config) policy(t *testing.T) *binding.Policy {
 	t.Helper()
 	ring, err := local.New([]byte(c.Secret))
 	if err != nil {
@@ -53,39 +67,44 @@ func startGo(t *testing.T, c config) *instance {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mu sync.Mutex
-	var refused []binding.Refusal
-	server := newServer()
-	server.AddReceivingMiddleware(gosdk.Middleware(policy, &gosdk.Options{
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		OnRefuse: func(_ context.Context, r binding.Refusal) {
-			mu.Lock()
-			defer mu.Unlock()
-			refused = append(refused, r)
-		},
-	}))
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
+	return policy
+}
+
+// serve serves a handler on loopback to users with a bearer token, and returns the URL.
+func (c config) serve(t *testing.T, handler http.Handler) string {
+	t.Helper()
 	bearer := auth.RequireBearerToken(c.verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})
 	loopback := httptest.NewServer(bearer(handler))
 	t.Cleanup(loopback.Close)
-	return &instance{
-		name: "go",
-		url:  loopback.URL,
-		refusals: func() func(string, codec.Reason) bool {
-			mu.Lock()
-			defer mu.Unlock()
-			refused = nil
-			return func(method string, reason codec.Reason) bool {
-				mu.Lock()
-				defer mu.Unlock()
-				return len(refused) == 1 && refused[0].Method == method && refused[0].Reason == reason
-			}
-		},
+	return loopback.URL
+}
+
+// A watch keeps the refusals of a server.
+type watch struct {
+	mu      sync.Mutex
+	refused []binding.Refusal
+}
+
+func (w *watch) add(_ context.Context, r binding.Refusal) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refused = append(w.refused, r)
+}
+
+// begin is that of instance.refusals.
+func (w *watch) begin() func(string, codec.Reason) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refused = nil
+	return func(method string, reason codec.Reason) bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.refused) == 1 && w.refused[0].Method == method && w.refused[0].Reason == reason
 	}
 }
 
 func newServer() *mcp.Server {
-	server := mcp.NewServer(&mcp.Implementation{Name: "go", Version: "1"}, nil)
+	server := mcp.NewServer(&mcp.Implementation{Name: goSDK, Version: "1"}, nil)
 	for _, name := range []string{"book", "cancel"} {
 		server.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, callTool)
 	}
@@ -95,7 +114,7 @@ func newServer() *mcp.Server {
 }
 
 func callTool(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	text, complete := respond(req.Params.RequestState)
+	text, complete := respond(goSDK, req.Params.RequestState)
 	if !complete {
 		return &mcp.CallToolResult{InputRequests: goOn, RequestState: text}, nil
 	}
@@ -103,7 +122,7 @@ func callTool(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 }
 
 func getPrompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-	text, complete := respond(req.Params.RequestState)
+	text, complete := respond(goSDK, req.Params.RequestState)
 	if !complete {
 		return &mcp.GetPromptResult{InputRequests: goOn, RequestState: text}, nil
 	}
@@ -111,7 +130,7 @@ func getPrompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResu
 }
 
 func readResource(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-	text, complete := respond(req.Params.RequestState)
+	text, complete := respond(goSDK, req.Params.RequestState)
 	if !complete {
 		return &mcp.ReadResourceResult{InputRequests: goOn, RequestState: text}, nil
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/echoseal/echoseal/integration/peers"
 )
 
+const python = "python"
+
 // pythonReasons are the words of the Python SDK's log for our reasons.
 var pythonReasons = map[codec.Reason]string{
 	"malformed": "malformed",
@@ -45,7 +47,7 @@ func startPython(t *testing.T, c config) *instance {
 		t.Fatalf("the Python server did not start: %v\n%s", err, log)
 	}
 	return &instance{
-		name: "python",
+		name: python,
 		url:  strings.TrimSpace(url),
 		refusals: func() func(method string, reason codec.Reason) bool {
 			offset := log.Len()
