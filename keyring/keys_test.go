@@ -45,8 +45,6 @@ func TestRemovalsApplyThoughNewKeyFails(t *testing.T) {
 	if !opens(t, r, sealedBefore) {
 		t.Fatal("the retiring key does not unseal")
 	}
-	out.kind = keyset.Denied
-	out.kind = ""
 	k := w.newKey(c)
 	out.kind = keyset.Denied
 	w.change(func(d *keyset.Document) error {

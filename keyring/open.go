@@ -260,7 +260,12 @@ func (r *Ring) run() {
 // unsealing give [ErrClosed]. With a Registry it publishes a last report, marked stopped.
 // Each of the two may take five seconds. The error tells what was not done in that time,
 // or that the report was not accepted. A second call does nothing and gives the same.
-func (r *Ring) Close() error { return r.close() }
+func (r *Ring) Close() error {
+	if r == nil || r.close == nil {
+		return nil // there is nothing to end
+	}
+	return r.close()
+}
 
 func (r *Ring) shutDown() error {
 	r.mu.Lock()
