@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -90,8 +89,8 @@ const everything = "ready seals unseals"
 func TestStaleByTheClock(t *testing.T) {
 	w := newWorld(t)
 	for name, c := range map[string]struct {
-		break_ func()
-		err    error
+		spoil func()
+		err   error
 	}{
 		"the store fails":           {func() { w.store.fail(errDown) }, errDown},
 		"there is no document":      {func() { w.store.fail(keyset.ErrNotExist) }, keyset.ErrNotExist},
@@ -103,8 +102,8 @@ func TestStaleByTheClock(t *testing.T) {
 			w.save()
 			r := w.open()
 			token := seal(t, r)
-			if c.break_ != nil {
-				c.break_()
+			if c.spoil != nil {
+				c.spoil()
 			}
 			w.clock.advance(time.Hour - 1)
 			if c.err != nil {
@@ -400,15 +399,13 @@ func TestFailedStartIsNotWaitedFor(t *testing.T) {
 // instance that is ready has been heard and has read within max_stale, and a read came
 // after the report that made it known.
 func TestContactNeverLies(t *testing.T) {
-	type moment struct{ report, read time.Time }
 	for seed := range 200 {
-		c := contact{registered: true}
 		r := &Ring{wakes: make(chan struct{}, 1)}
 		clock := &clock{}
 		clock.unix.Store(origin.UnixNano())
 		r.config = Config{Name: "billing", Now: clock.now}
-		r.doc = &keyset.Document{TTL: time.Minute, Policy: keyset.Policy{MaxStale: 10 * time.Second, MaxSkew: time.Second}, Keys: nil}
-		r.contact = c
+		r.doc = &keyset.Document{TTL: time.Minute, Policy: keyset.Policy{MaxStale: 10 * time.Second, MaxSkew: time.Second}}
+		r.contact.registered = true
 		r.rebuild()
 		var known, knownSince, goodRead time.Time // knownSince: when the present unbroken row of reports began
 		bits := uint64(seed)*0x9e3779b97f4a7c15 + 1
@@ -444,7 +441,5 @@ func TestContactNeverLies(t *testing.T) {
 				t.Fatalf("seed %d: at %v known %v since %v, read %v: %q", seed, now, known, knownSince, goodRead, lost)
 			}
 		}
-		_ = moment{}
-		_ = maps.Keys[map[int]int]
 	}
 }

@@ -20,7 +20,7 @@ import (
 const (
 	parallelCalls = 8               // of key services
 	endTimeout    = 5 * time.Second // for what is going on, and for the last report, in Close
-	overtime      = time.Second     // for what ends with a context to end, in Open
+	overtime      = time.Second     // for what ends with its context to end
 )
 
 // Open reads a keyset, checks it, unwraps its keys and follows it from then on. ctx bounds
@@ -47,17 +47,7 @@ func Open(ctx context.Context, c Config) (*Ring, error) {
 	startCtx, cancel := context.WithTimeout(ctx, c.StartTimeout)
 	defer cancel()
 	r.steps.of = startCtx
-	done := make(chan error, 1)
-	go func() { done <- r.start(startCtx) }()
-	select {
-	case err = <-done:
-	case <-startCtx.Done():
-		if err = startCtx.Err(); within(overtime, func() { err = <-done }) {
-			break
-		}
-		err = startCtx.Err() // something does not heed its context
-	}
-	if err == nil {
+	if err = within(startCtx, func() error { return r.start(startCtx) }); err == nil {
 		r.run()
 		return r, nil
 	}
@@ -275,35 +265,39 @@ func (r *Ring) shutDown() error {
 	r.closed = true
 	r.mu.Unlock()
 	r.end()
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
 	var errs []error
-	if !within(endTimeout, r.wait.Wait) {
-		errs = append(errs, fmt.Errorf("keyring: keyset %s: a call of the source or of a key service does not end, though its context has", r.config.Name))
+	if err := within(ctx, func() error { r.wait.Wait(); return nil }); err != nil {
+		errs = append(errs, fmt.Errorf("keyring: keyset %s: closing: %w", r.config.Name, err))
 	}
 	if r.pushed.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 		defer cancel()
-		var err error
-		if !within(endTimeout+overtime, func() { err = r.publisher.Stop(ctx) }) {
-			err = ctx.Err()
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("keyring: keyset %s: others may wait for this instance: %w", r.config.Name, err))
+		if err := within(ctx, func() error { return r.publisher.Stop(ctx) }); err != nil {
+			errs = append(errs, fmt.Errorf("keyring: keyset %s: closing: others may wait for this instance: %w", r.config.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// within runs f and reports whether it came to an end in a time.
-func within(d time.Duration, f func()) bool {
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	timer := time.NewTimer(d)
+// within returns what f returns. If ctx has ended and f has not a little later, something
+// does not heed its context, and is left behind.
+func within(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(overtime)
 	defer timer.Stop()
 	select {
-	case <-done:
-		return true
+	case err := <-done:
+		return err
 	case <-timer.C:
-		return false
+		return fmt.Errorf("a call does not end, though its context has: %w", ctx.Err())
 	}
 }
 
