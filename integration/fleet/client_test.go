@@ -53,7 +53,13 @@ type response struct {
 // it over Streamable HTTP.
 func (i *instance) post(t *testing.T, r request, token string) response {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, i.url, bytes.NewReader(r.body(token)))
+	return i.send(t, r, r.body(token))
+}
+
+// send is post with a body that is made already.
+func (i *instance) send(t *testing.T, r request, body []byte) response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, i.url, bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +78,7 @@ func (i *instance) post(t *testing.T, r request, token string) response {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	body, err = io.ReadAll(answer.Body)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@
 package fleet
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"strings"
@@ -39,16 +40,24 @@ type order [2]*instance
 // start starts a fleet and returns every order.
 func start(t *testing.T) (orders []order) {
 	t.Helper()
-	secret := make([]byte, 32)
-	_, _ = rand.Read(secret) // never fails
-	c := config{Secret: hex.EncodeToString(secret), Audience: "fleet", Users: users}
-	all := []*instance{startPython(t, c), startGoSDK(t, c), startMCPGo(t, c)}
+	all := startAll(t, newConfig())
 	for _, first := range all {
 		for _, second := range all {
 			orders = append(orders, order{first, second})
 		}
 	}
 	return orders
+}
+
+func newConfig() config {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails
+	return config{Secret: hex.EncodeToString(secret), Audience: "fleet", Users: users}
+}
+
+func startAll(t *testing.T, c config) []*instance {
+	t.Helper()
+	return []*instance{startPython(t, c), startGoSDK(t, c), startMCPGo(t, c)}
 }
 
 // can reports whether both servers can begin a round of a request.
@@ -247,6 +256,60 @@ func TestResourceIsFinishedByMCPGo(t *testing.T) {
 		refused := order[1].refusals()
 		if got := order[1].post(t, to(resource, "notes://8"), token); got.err != frozen || !refused(resource.method, binding.WrongRequest) {
 			t.Errorf("sealed by %s for another resource: the answer is %+v", order[0].name, got)
+		}
+	}
+}
+
+// To Python a state may be empty. The Go SDKs cannot tell that one from none, so it is
+// good, and the handler begins anew.
+func TestEmptyStateReadsAsNoneInGo(t *testing.T) {
+	c := newConfig()
+	alices := users[alice]
+	tool := request{binding.MethodCallTool, "book", "", alice}
+	round := c.policy(t).Round(binding.Request{Method: tool.method, Target: tool.target}, binding.OAuthPrincipal(alices.ClientID, &alices.Issuer, &alices.Subject))
+	token, err := round.Seal("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range startAll(t, c) {
+		got := at.post(t, tool, token)
+		if at.name == python && !strings.HasPrefix(got.text, "the state came back damaged: ''") || at.name != python && got.state == "" {
+			t.Errorf("%s answers %+v", at.name, got)
+		}
+	}
+}
+
+// To Python the empty string is an audience; in Go it cannot be one, and a service
+// without an audience is another.
+func TestEmptyAudienceIsPythonsAlone(t *testing.T) {
+	c := newConfig()
+	c.Audience = ""
+	all := startAll(t, c)
+	tool := request{binding.MethodCallTool, "book", "", alice}
+	for _, first := range all {
+		token := first.post(t, tool, "").state
+		for _, second := range all {
+			got := second.post(t, tool, token)
+			if across := (first.name == python) != (second.name == python); across && got.err != frozen || !across && got.state == "" {
+				t.Errorf("sealed by %s, %s answers %+v", first.name, second.name, got)
+			}
+		}
+	}
+}
+
+// A state that is no string reaches no middleware in Go: the SDKs refuse it, each with
+// an error of its own. In Python it is a token that is refused.
+func TestStateThatIsNoStringIsRefusedByEach(t *testing.T) {
+	want := map[string]string{python: frozen, goSDK: `{"code":-32020,`, mcpGo: `{"code":-32600,`}
+	tool := request{binding.MethodCallTool, "book", "", alice}
+	for _, at := range startAll(t, newConfig()) {
+		body := bytes.Replace(tool.body("?"), []byte(`"?"`), []byte("7"), 1)
+		if got := at.send(t, tool, body); !strings.HasPrefix(got.err, want[at.name]) {
+			t.Errorf("%s answers %+v, want %s", at.name, got, want[at.name])
+		}
+		body = bytes.Replace(tool.body("?"), []byte(`"?"`), []byte("null"), 1)
+		if got := at.send(t, tool, body); got.state == "" {
+			t.Errorf("null is no state, but %s answers %+v", at.name, got)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (c config) policy(t *testing.T) *binding.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, err := binding.New(ring, binding.Options{Audience: c.Audience})
+	policy, err := binding.New(ring, binding.Options{Audience: c.Audience, NoAudience: c.Audience == ""})
 	if err != nil {
 		t.Fatal(err)
 	}
