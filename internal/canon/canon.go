@@ -1,9 +1,9 @@
 package canon
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -39,15 +39,16 @@ type writer struct {
 	scanner
 	out     []byte
 	start   int      // where the document begins in out; offsets count from there
-	names   []byte   // the text of all names, whose bytes have the order of its code points
+	names   []byte   // the text of names that are written otherwise than in the source
 	members []member // of the objects that are being written, innermost last
 	objects []object // those that are not in order
 	sorted  []member // their members in order
 	scratch []byte
 }
 
-// A member is where one stands in the output, and its name in writer.names. A document
-// of [MaxBytes] can have millions.
+// A member is where one stands in the output, and its name in the source, or in
+// writer.names as if that lay behind the source. A document of [MaxBytes] can have
+// millions of members.
 type member struct{ start, end, name, nameEnd uint32 }
 
 // An object is where one stands in the output, and which of writer.sorted are its
@@ -94,31 +95,34 @@ func (w *writer) write() problem {
 	return p
 }
 
-// writeString takes a string and writes it, and reports whether there are escapes in
-// what it wrote.
-func (w *writer) writeString() (escaped bool, p problem) {
-	w.out = append(w.out, '"')
+// writeString takes a string and writes it. It reports whether it wrote what stands in the
+// source.
+func (w *writer) writeString() (same bool, p problem) {
+	start := w.i
 	w.i++
-	for {
-		n := plain(w.src[w.i:])
-		w.out = append(w.out, w.src[w.i:w.i+n]...)
-		w.i += n
-		switch {
-		case w.i == len(w.src):
-			return escaped, noEnd
-		case w.src[w.i] == '"':
-			w.out = append(w.out, '"')
-			w.i++
-			return escaped, ""
+	w.i += plain(w.src[w.i:])
+	if w.peek() == '"' { // as most are
+		w.i++
+		w.out = append(w.out, w.src[start:w.i]...)
+		return true, ""
+	}
+	for w.out = append(w.out, w.src[start:w.i]...); w.peek() != '"'; {
+		if w.i == len(w.src) {
+			return false, noEnd
 		}
 		r, size := character(w.src[w.i:])
 		if size == 0 {
-			return escaped, badString
+			return false, badString
 		}
 		w.out = appendEscaped(w.out, r)
 		w.i += size
-		escaped = true // or \/, which does no harm
+		n := plain(w.src[w.i:])
+		w.out = append(w.out, w.src[w.i:w.i+n]...)
+		w.i += n
 	}
+	w.out = append(w.out, '"')
+	w.i++
+	return false, ""
 }
 
 func (w *writer) writeArray() problem {
@@ -165,35 +169,42 @@ func (w *writer) writeObject() problem {
 	return p
 }
 
-// writeName takes the name of a member and the colon behind it.
+// writeName takes the name of a member and the colon behind it, and writes both.
 func (w *writer) writeName(m *member) problem {
 	if w.peek() != '"' {
 		return noKey
 	}
-	start := len(w.out)
-	escaped, p := w.writeString()
+	start := w.i
+	same, p := w.writeString()
 	if p != "" {
 		return p
 	}
-	name := w.out[start+1 : len(w.out)-1]
-	m.name = uint32(len(w.names))
-	if escaped {
-		w.names, _ = AppendText(w.names, name) // it has just been written
-	} else {
-		w.names = append(w.names, name...)
+	m.name, m.nameEnd = uint32(start+1), uint32(w.i-1)
+	if !same {
+		m.name = uint32(len(w.src) + len(w.names))
+		w.names, _ = appendText(w.names, w.src[start+1:w.i-1]) // it has just been taken
+		m.nameEnd = uint32(len(w.src) + len(w.names))
 	}
-	m.nameEnd = uint32(len(w.names))
 	w.out = append(w.out, ':')
 	return w.colon()
 }
 
-// compare orders two members by the code points of their names.
+// name returns the name of a member, in UTF-8 or what is left of it when surrogates are
+// alone: its bytes have the order of its code points.
+func (w *writer) name(m member) string {
+	if n := uint32(len(w.src)); m.name >= n {
+		return view(w.names[m.name-n : m.nameEnd-n])
+	}
+	return w.src[m.name:m.nameEnd]
+}
+
+// compare orders two members by their names.
 func (w *writer) compare(a, b member) int {
-	x, y := w.names[a.name:a.nameEnd], w.names[b.name:b.nameEnd]
-	if len(x) > 0 && len(y) > 0 && x[0] != y[0] {
+	x, y := w.name(a), w.name(b)
+	if x != "" && y != "" && x[0] != y[0] {
 		return int(x[0]) - int(y[0]) // most names differ here
 	}
-	return bytes.Compare(x, y)
+	return strings.Compare(x, y)
 }
 
 // sort notes the object that was written from start on, with its members in order of

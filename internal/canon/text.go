@@ -34,12 +34,13 @@ func special(w uint64) uint64 {
 // plain returns how many bytes at the start of s are plain.
 func plain(s string) int {
 	rest := s
-	for len(rest) >= 32 && special(word(rest))|special(word(rest[8:]))|special(word(rest[16:]))|special(word(rest[24:])) == 0 {
-		rest = rest[32:]
-	}
-	for ; len(rest) >= 8; rest = rest[8:] {
+	for len(rest) >= 8 {
 		if found := special(word(rest)); found != 0 {
 			return len(s) - len(rest) + bits.TrailingZeros64(found)/8
+		}
+		rest = rest[8:]
+		for len(rest) >= 32 && special(word(rest))|special(word(rest[8:]))|special(word(rest[16:]))|special(word(rest[24:])) == 0 {
+			rest = rest[32:]
 		}
 	}
 	for rest != "" && isPlain(rest[0]) {
@@ -47,6 +48,9 @@ func plain(s string) int {
 	}
 	return len(s) - len(rest)
 }
+
+// IsPlain reports whether s stands for itself in a canonical string.
+func IsPlain(s string) bool { return plain(s) == len(s) }
 
 // appendPlain appends what is plain at the start of s and returns how much that is.
 // Behind it, up to seven bytes of s may have been written into the room of dst.
@@ -165,11 +169,13 @@ func appendUnit(dst []byte, unit rune) []byte {
 
 // AppendText appends the text of a JSON string, given without its quotes. If s cannot
 // stand between quotes it reports false, and leaves nothing of the text behind dst.
-func AppendText(dst, s []byte) (_ []byte, ok bool) {
+func AppendText(dst, s []byte) (_ []byte, ok bool) { return appendText(dst, view(s)) }
+
+func appendText(dst []byte, s string) (_ []byte, ok bool) {
 	start := len(dst)
 	dst = slices.Grow(dst, len(s)) // no text is longer than its string
 	written := dst[start : start+len(s)]
-	for rest := view(s); ; {
+	for rest := s; ; {
 		var n int
 		dst, n = appendPlain(dst, rest)
 		if rest = rest[n:]; rest == "" {
