@@ -1,7 +1,6 @@
 package local
 
 import (
-	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -10,10 +9,6 @@ import (
 
 	"github.com/echoseal/echoseal/codec"
 )
-
-// Strict refuses stray trailing bits. It still skips CR and LF, which canonical
-// therefore looks for.
-var encoding = base64.RawURLEncoding.Strict()
 
 // buffers hold sealed bodies on their way to and from base64; they are not secret.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
@@ -34,7 +29,7 @@ func (r *Ring) AppendSeal(dst, payload []byte, _ time.Time) ([]byte, error) {
 	defer give(buf)
 	body := append((*buf)[:0], r.first.kid[:]...)
 	body = r.first.aead.Seal(body, nil, payload, r.first.aad)
-	return encoding.AppendEncode(append(dst, prefix...), body), nil
+	return appendEncode(append(dst, prefix...), body), nil
 }
 
 // AppendUnseal appends the payload of token to dst. Errors are those of
@@ -44,16 +39,15 @@ func (r *Ring) AppendUnseal(dst []byte, token string) ([]byte, error) {
 		return dst, errNotARing
 	}
 	text, ok := strings.CutPrefix(token, prefix)
-	if !ok || strings.IndexByte(text, '\n') >= 0 || strings.IndexByte(text, '\r') >= 0 {
+	if !ok {
 		return dst, &codec.InvalidError{Reason: codec.Malformed}
 	}
-	buf := take(encoding.DecodedLen(len(text)))
+	buf := take(encoding.DecodedLen(len(text)) + 2) // whole groups are written as 8 bytes
 	defer give(buf)
-	n, err := encoding.Decode((*buf)[:cap(*buf)], []byte(text))
-	if err != nil || n < overhead {
+	body, ok := appendDecode((*buf)[:0], text)
+	if !ok || len(body) < overhead {
 		return dst, &codec.InvalidError{Reason: codec.Malformed}
 	}
-	body := (*buf)[:n]
 	k := r.keys[[kidSize]byte(body)]
 	if k == nil {
 		return dst, &codec.InvalidError{Reason: codec.UnknownKey, KID: hex.EncodeToString(body[:kidSize])}
