@@ -35,10 +35,7 @@ func (r *Round) appendClaims(dst []byte, state string, now time.Time, ttl time.D
 	if dst, ok = canon.AppendString(dst, state); !ok {
 		return dst, false
 	}
-	if r.policy.audience != "" {
-		dst = append(dst, `,"aud":`...)
-		dst, _ = canon.AppendString(dst, r.policy.audience) // New has checked it
-	}
+	dst = append(dst, r.policy.audienceMember...)
 	if r.principal.bound {
 		dst = append(dst, `,"p":"`...)
 		dst = r.principal.appendTag(dst, salt)
@@ -50,7 +47,7 @@ func (r *Round) appendClaims(dst []byte, state string, now time.Time, ttl time.D
 // claimsSize bounds the size of a payload: every byte of text may become six.
 func (r *Round) claimsSize(state string) int {
 	const fixed = 256
-	return fixed + 6*(len(r.request.Target)+len(state)+len(r.policy.audience))
+	return fixed + len(r.policy.audienceMember) + 6*(len(r.request.Target)+len(state))
 }
 
 // parseClaims finds the claims in a payload. It reports false if the payload is no

@@ -75,12 +75,12 @@ func (e Explanation) Format(f fmt.State, _ rune) {
 // [Round.Unseal].
 func (r *Round) Explain(token string) Explanation {
 	e := Explanation{TokenID: TokenID(token), TokenChars: len(token), KID: r.policy.kid(token)}
-	if r.request.Method != "" && r.digestRequest() == nil {
+	s := take()
+	defer s.give()
+	if r.request.Method != "" && r.digestRequest(s) == nil {
 		e.Digest = string(r.digest[:])
 	}
-	buf := take()
-	defer give(buf)
-	if err := r.decrypt(buf, token); err != nil {
+	if err := r.decrypt(s, token); err != nil {
 		reason := CodecError
 		errors.As(err, &reason)
 		e.add("codec", reason, codecDetail(reason))
@@ -89,7 +89,7 @@ func (r *Round) Explain(token string) Explanation {
 		return e
 	}
 	e.add("codec", "", "opens with key "+e.KID)
-	c, ok := parseClaims(buf.bytes)
+	c, ok := parseClaims(s.payload)
 	if !ok {
 		e.add("claims", codec.Malformed, "the payload is not a claim set of version 1")
 		e.skip("there are no claims", checkNames[:]...)
@@ -100,7 +100,7 @@ func (r *Round) Explain(token string) Explanation {
 	e.state = text(c.s)
 	now := r.policy.now()
 	for _, name := range checkNames {
-		reason := r.check(name, &c, seconds(now))
+		reason := r.check(s, name, &c, seconds(now))
 		switch {
 		case name == "request" && r.request.Method == "":
 			e.skip("there is no request to compare with", name)

@@ -1,6 +1,7 @@
 package binding
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -46,6 +47,13 @@ func FuzzClaims(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(payload)
+	for _, change := range [][2]string{
+		{`"v":1`, `"v":1.0`}, {"1000.0", "1061.0"}, {"1600.0", "1000.0"}, {"1000.0", "1e3"}, {"1000.0", "01000.0"}, {"1000.0", "1000.0.0"}, {`"x"`, `"\u0078"`}, {`"x"`, `"x","x":"x"`},
+		{`"state"`, `"st\"ate"`}, {`"state"`, `"st"ate"`}, {`"state"`, `"state","s":"other"`}, {`"state"`, `"st` + "\n" + `ate"`}, {`"state"`, `"\ud800é"`}, {`"state"`, `7`},
+		{`"aud":"a"`, `"aud":"b"`}, {`"aud":"a",`, ``}, {`"p":`, `"q":`}, {`"p":`, `"p":null,"p":`}, {`}`, `} `}, {`{`, ` {`}, {`","`, `", "`},
+	} {
+		f.Add(bytes.Replace(payload, []byte(change[0]), []byte(change[1]), 1))
+	}
 	f.Add([]byte(`{"v":1,"iat":1e3,"exp":1e9,"m":"tools/call","t":"x","a":"RBNvo1WzZ4oRRq0W9-hkng","s":"\ud800","aud":"a","p":null}`))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		token, err := ring.Seal(payload)
@@ -55,6 +63,15 @@ func FuzzClaims(f *testing.F) {
 		state, err := r.Unseal(token)
 		if e := r.Explain(token); (e.Reason == "") != (err == nil) {
 			t.Fatalf("explained as %q, but %v", e.Reason, err)
+		}
+		s := &scratch{payload: payload}
+		quick, expected := r.appendExpected(nil, s, seconds(now))
+		checked, reason := r.appendChecked(nil, s, seconds(now))
+		if expected && (reason != "" || string(quick) != string(checked)) {
+			t.Fatalf("%q: %q by its layout, but %q, %s by its claims", payload, quick, checked, reason)
+		}
+		if (reason == "") != (err == nil) || string(checked) != state {
+			t.Fatalf("%q: %q, %v, but %q, %s by its claims", payload, state, err, checked, reason)
 		}
 		if err != nil {
 			if !errors.Is(err, codec.ErrInvalid) {
@@ -84,6 +101,13 @@ func FuzzState(f *testing.F) {
 		}
 		if got, err := r.Unseal(token); err != nil || got != state {
 			t.Fatalf("%q came back as %q, %v", state, got, err)
+		}
+		s := new(scratch)
+		if err := r.decrypt(s, token); err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := r.appendExpected(nil, s, seconds(p.now())); ok != canon.IsPlain(target) || ok && string(got) != state {
+			t.Fatalf("the layout that was sealed is not the one that is expected: %q, %t", got, ok)
 		}
 	})
 }

@@ -44,13 +44,14 @@ type Options struct {
 // A Policy seals and unseals states for one service. It is immutable and safe for
 // concurrent use. The zero value is not usable; [New] makes one.
 type Policy struct {
-	codec    codec.Codec
-	expirer  codec.Expirer  // nil if the codec is none
-	appender codec.Appender // nil if the codec is none
-	audience string         // "" for none
-	ttl      time.Duration  // 0 for the ceiling
-	maxChars int
-	now      func() time.Time
+	codec          codec.Codec
+	expirer        codec.Expirer  // nil if the codec is none
+	appender       codec.Appender // nil if the codec is none
+	audience       string         // "" for none
+	audienceMember string         // the audience as it stands in a payload, "" for none
+	ttl            time.Duration  // 0 for the ceiling
+	maxChars       int
+	now            func() time.Time
 }
 
 // New makes a policy that seals with c. The error is [codec.ErrConfig] and names
@@ -74,6 +75,10 @@ func New(c codec.Codec, o Options) (*Policy, error) {
 	p := &Policy{codec: c, audience: o.Audience, ttl: o.TTL, maxChars: o.MaxTokenChars, now: o.Now}
 	p.expirer, _ = c.(codec.Expirer)
 	p.appender, _ = c.(codec.Appender)
+	if o.Audience != "" {
+		text, _ := canon.AppendString(nil, o.Audience) // it is text
+		p.audienceMember = `,"aud":` + string(text)
+	}
 	if p.maxChars == 0 {
 		p.maxChars = defaultMaxTokenChars
 	}

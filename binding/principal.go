@@ -103,10 +103,8 @@ func (p *Principal) matches(claim []byte) bool {
 }
 
 func (p *Principal) tag(dst *[tagSize]byte, salt []byte) {
-	h := sha256.New()
-	h.Write([]byte(principalLabel))
-	h.Write(salt)
-	h.Write([]byte(p.name))
-	var sum [sha256.Size]byte
-	copy(dst[:], h.Sum(sum[:0]))
+	var room [256]byte // enough for most
+	text := append(append(append(room[:0], principalLabel...), salt...), p.name...)
+	sum := sha256.Sum256(text)
+	copy(dst[:], sum[:])
 }

@@ -53,25 +53,25 @@ const (
 // 512, longer than 16 MiB, or hold an integer of more than 4300 digits; it holds nothing
 // of them.
 func Digest(arguments []byte) (string, error) {
-	chars, err := digest(arguments)
+	s := take()
+	defer s.give()
+	chars, err := s.digest(arguments)
 	if err != nil {
 		return "", err
 	}
 	return string(chars[:]), nil
 }
 
-func digest(arguments []byte) (chars [digestChars]byte, err error) {
-	buf := take()
-	defer give(buf)
+func (s *scratch) digest(arguments []byte) (chars [digestChars]byte, err error) {
 	if arguments != nil {
-		if buf.bytes, err = canon.Append(buf.bytes, arguments); err != nil {
+		if s.arguments, err = canon.Append(s.arguments[:0], arguments); err != nil {
 			return chars, fmt.Errorf("arguments: %w", err)
 		}
 	}
-	if arguments == nil || falsy(buf.bytes) {
-		buf.bytes = append(buf.bytes[:0], "{}"...)
+	if arguments == nil || falsy(s.arguments) {
+		s.arguments = append(s.arguments[:0], "{}"...)
 	}
-	sum := sha256.Sum256(buf.bytes)
+	sum := sha256.Sum256(s.arguments)
 	base64.RawURLEncoding.Encode(chars[:], sum[:digestSize])
 	return chars, nil
 }

@@ -50,60 +50,64 @@ func (r *Round) Format(f fmt.State, _ rune) {
 // are not: they say nothing of the token. None may reach the client; it gets
 // [RefusedCode], [RefusedMessage] and [RefusedData] whatever the reason.
 func (r *Round) Unseal(token string) (state string, err error) {
-	buf := take()
-	defer give(buf)
-	value, err := r.unseal(buf, token)
-	if err != nil {
+	s := take()
+	defer s.give()
+	if s.result, err = r.unseal(s, s.result, token); err != nil {
 		return "", err
 	}
-	plain := take()
-	defer give(plain)
-	plain.reserve(len(value))
-	plain.bytes = appendText(plain.bytes, value)
-	return string(plain.bytes), nil
+	return string(s.result), nil
 }
 
 // AppendUnseal is [Round.Unseal] that appends the state to dst. On an error it
 // returns dst as it was given.
 func (r *Round) AppendUnseal(dst []byte, token string) ([]byte, error) {
-	buf := take()
-	defer give(buf)
-	value, err := r.unseal(buf, token)
-	if err != nil {
+	s := take()
+	defer s.give()
+	return r.unseal(s, dst, token)
+}
+
+func (r *Round) unseal(s *scratch, dst []byte, token string) ([]byte, error) {
+	if err := r.decrypt(s, token); err != nil {
 		return dst, err
 	}
-	return appendText(dst, value), nil
+	now := seconds(r.policy.now())
+	if out, ok := r.appendExpected(dst, s, now); ok {
+		return out, nil
+	}
+	out, reason := r.appendChecked(dst, s, now)
+	switch reason {
+	case "":
+		return out, nil
+	case PrincipalError:
+		return dst, &failure{reason, r.principal.err}
+	}
+	return dst, &codec.InvalidError{Reason: reason, KID: r.policy.kid(token)}
 }
 
-// unseal returns the state as a JSON string that lies in buf.
-func (r *Round) unseal(buf *scratch, token string) ([]byte, error) {
-	if err := r.decrypt(buf, token); err != nil {
-		return nil, err
-	}
-	c, ok := parseClaims(buf.bytes)
+// appendChecked appends the state in s.payload to dst, whatever the layout of the payload,
+// or returns why it is refused.
+func (r *Round) appendChecked(dst []byte, s *scratch, now float64) ([]byte, codec.Reason) {
+	c, ok := parseClaims(s.payload)
 	if !ok {
-		return nil, &codec.InvalidError{Reason: codec.Malformed, KID: r.policy.kid(token)}
+		return dst, codec.Malformed
 	}
-	now := seconds(r.policy.now())
 	for _, name := range checkNames {
-		if reason := r.check(name, &c, now); reason == PrincipalError {
-			return nil, &failure{reason, r.principal.err}
-		} else if reason != "" {
-			return nil, &codec.InvalidError{Reason: reason, KID: r.policy.kid(token)}
+		if reason := r.check(s, name, &c, now); reason != "" {
+			return dst, reason
 		}
 	}
-	return c.s, nil
+	return appendText(dst, c.s), ""
 }
 
-// decrypt puts the payload of token into buf.
-func (r *Round) decrypt(buf *scratch, token string) error {
+// decrypt puts the payload of token into s.
+func (r *Round) decrypt(s *scratch, token string) error {
 	if len(token) > r.policy.maxChars {
 		return &codec.InvalidError{Reason: TooLarge}
 	}
-	buf.reserve(len(token))
-	payload, err := r.policy.unseal(buf.bytes, token)
+	reserve(&s.payload, len(token))
+	payload, err := r.policy.unseal(s.payload, token)
 	if err == nil {
-		buf.bytes = payload
+		s.payload = payload
 		return nil
 	}
 	// A refusal without a reason is a codec that does not keep its promise.
@@ -119,7 +123,7 @@ var checkNames = [...]string{"future", "expired", "request", "audience", "princi
 
 // check makes one of the checks and returns why it fails, or "". Each asks for what
 // must hold, never for what must not, so that a claim of a wrong type or a NaN fails.
-func (r *Round) check(name string, c *claims, now float64) codec.Reason {
+func (r *Round) check(s *scratch, name string, c *claims, now float64) codec.Reason {
 	switch name {
 	case "future":
 		if iat, ok := number(c.iat); ok && iat <= now+futureSkew {
@@ -132,7 +136,7 @@ func (r *Round) check(name string, c *claims, now float64) codec.Reason {
 		}
 		return Expired
 	case "request":
-		if isText(c.m, r.request.Method) && isText(c.t, r.request.Target) && r.digestRequest() == nil && isText(c.a, string(r.digest[:])) {
+		if isText(c.m, r.request.Method) && isText(c.t, r.request.Target) && r.digestRequest(s) == nil && isText(c.a, string(r.digest[:])) {
 			return ""
 		}
 		return WrongRequest
@@ -159,16 +163,16 @@ func (r *Round) check(name string, c *claims, now float64) codec.Reason {
 }
 
 // digestRequest computes the digest of the request if that has not been done.
-func (r *Round) digestRequest() error {
+func (r *Round) digestRequest(s *scratch) error {
 	if r.digested {
 		return r.digestErr
 	}
 	r.digested = true
 	switch r.request.Method {
 	case MethodReadResource:
-		r.digest, r.digestErr = digest(nil)
+		r.digest, r.digestErr = s.digest(nil)
 	case MethodCallTool, MethodGetPrompt:
-		if r.digest, r.digestErr = digest(r.request.Arguments); r.digestErr == nil && r.request.UniqueNames && r.request.Arguments != nil {
+		if r.digest, r.digestErr = s.digest(r.request.Arguments); r.digestErr == nil && r.request.UniqueNames && r.request.Arguments != nil {
 			r.digestErr = canon.NamesDiffer(r.request.Arguments)
 		}
 	default:
@@ -186,24 +190,30 @@ func (r *Round) digestRequest() error {
 // [PrincipalError]; [CodecError]. None is [codec.ErrInvalid]. The client gets
 // [InternalCode] and [InternalMessage].
 func (r *Round) Seal(state string) (token string, err error) {
-	buf := take()
-	defer give(buf)
-	if buf.bytes, err = r.AppendSeal(buf.bytes, state); err != nil {
+	s := take()
+	defer s.give()
+	if s.result, err = r.seal(s, s.result, state); err != nil {
 		return "", err
 	}
-	return string(buf.bytes), nil
+	return string(s.result), nil
 }
 
 // AppendSeal is [Round.Seal] that appends the token to dst. On an error it returns
 // dst as it was given.
 func (r *Round) AppendSeal(dst []byte, state string) ([]byte, error) {
+	s := take()
+	defer s.give()
+	return r.seal(s, dst, state)
+}
+
+func (r *Round) seal(s *scratch, dst []byte, state string) ([]byte, error) {
 	switch {
 	case r.principal.err != nil:
 		return dst, &failure{PrincipalError, r.principal.err}
 	case len(state)+len(r.request.Target) > r.policy.maxChars:
 		return dst, tooLarge(r.policy.maxChars)
 	}
-	if err := r.digestRequest(); err != nil {
+	if err := r.digestRequest(s); err != nil {
 		return dst, fmt.Errorf("binding: the request cannot be bound: %w", err)
 	}
 	var salt [saltSize]byte
@@ -216,14 +226,12 @@ func (r *Round) AppendSeal(dst []byte, state string) ([]byte, error) {
 		return dst, &failure{CodecError, err}
 	}
 
-	buf := take()
-	defer give(buf)
-	buf.reserve(r.claimsSize(state))
+	reserve(&s.payload, r.claimsSize(state))
 	var ok bool
-	if buf.bytes, ok = r.appendClaims(buf.bytes, state, now, ttl, salt); !ok {
+	if s.payload, ok = r.appendClaims(s.payload, state, now, ttl, salt); !ok {
 		return dst, errors.New("binding: the state or the target is not valid UTF-8; encode binary state as text, in base64 say")
 	}
-	out, err := r.policy.seal(dst, buf.bytes, now.Add(ttl))
+	out, err := r.policy.seal(dst, s.payload, now.Add(ttl))
 	switch {
 	case err != nil:
 		return dst, &failure{CodecError, err}
