@@ -24,6 +24,7 @@ const (
 	other   = "token-of-other" // the same subject by another issuer
 	app     = "token-of-app"   // the same subject by another client
 	service = "token-of-service"
+	nobody  = "token-of-nobody"
 )
 
 var users = map[string]user{
@@ -32,6 +33,7 @@ var users = map[string]user{
 	other:   {ClientID: "app", Issuer: "https://other.example", Subject: "alicé\"\\"},
 	app:     {ClientID: "other app", Issuer: "https://issuer.example", Subject: "alicé\"\\"},
 	service: {ClientID: "service"}, // neither issuer nor subject
+	nobody:  {},
 }
 
 // An order is one in which a client meets two servers, or one of them twice.
@@ -294,6 +296,19 @@ func TestEmptyAudienceIsPythonsAlone(t *testing.T) {
 				t.Errorf("sealed by %s, %s answers %+v", first.name, second.name, got)
 			}
 		}
+	}
+}
+
+// All whose bearer tokens name neither a client nor a user are one principal to Python,
+// and none to gosdk, which seals nothing for them.
+func TestBearerTokenOfNobodyIsAPrincipalToPythonAlone(t *testing.T) {
+	c := newConfig()
+	tool := request{binding.MethodCallTool, "book", "", nobody}
+	if got := startPython(t, c).post(t, tool, ""); got.state == "" {
+		t.Errorf("python answers %+v", got)
+	}
+	if got := startGoSDK(t, c).post(t, tool, ""); got.err != `{"code":-32603,"message":"Internal error"}` {
+		t.Errorf("%s answers %+v", goSDK, got)
 	}
 }
 
