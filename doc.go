@@ -21,6 +21,7 @@
 // The packages, from the outside in:
 //
 //   - middleware/gosdk (a module of its own) for github.com/modelcontextprotocol/go-sdk
+//   - middleware/mcpgo (a module of its own) for github.com/mark3labs/mcp-go
 //   - binding: the claims around a state, for servers on any SDK
 //   - codec: what seals bytes into a token; codec/local with keys in memory
 //   - codec/codectest: the test suite for a codec of your own
