@@ -25,6 +25,7 @@ func (r rules) next(d *keyset.Document, o fleet.Observation, now time.Time, requ
 		return verdict("", "", []Reason{{Code: NoPrimary}})
 	}
 	v := r.look(d, o, now, request)
+	v.lookAtInstances(false)
 	var pending []Step
 	for _, k := range d.Keys {
 		switch {
@@ -176,6 +177,7 @@ func (v *view) drain(k keyset.Key) Step {
 // until adds that a revision from before the last change may still be found, by the clock
 // as it was when the oldest report was made.
 func (v *view) until(reasons []Reason, kid string, at time.Time) []Reason {
+	at = latest(at, v.floor)
 	if !v.oldest.Before(at) {
 		return reasons
 	}

@@ -18,7 +18,8 @@ const (
 // nobody can come by an earlier one any more; this is when a revoked key is out of use
 // everywhere. The step is Done, Wait or Blocked. now is as in [Next].
 func Obeyed(d *keyset.Document, o fleet.Observation, now time.Time) Step {
-	v := safe().survey(d, o, now)
+	v := safe().look(d, o, now, Request{})
+	v.lookAtInstances(true)
 	reasons := v.faults
 	for _, i := range v.live {
 		if i.Report.Revision < d.Revision {
@@ -36,7 +37,8 @@ func Obeyed(d *keyset.Document, o fleet.Observation, now time.Time) Step {
 // service: whether it has opened, for each key and for the keyset's auth key, another
 // one that is in d. The step is Done, Wait or Blocked. now is as in [Next].
 func Dropped(d *keyset.Document, o fleet.Observation, now time.Time, service string) Step {
-	v := safe().survey(d, o, now)
+	v := safe().look(d, o, now, Request{})
+	v.lookAtInstances(true)
 	reasons := v.faults
 	all := []keyset.Key{{KID: fleet.AuthKey, Wrapped: d.Auth.Wrapped}}
 	for _, k := range d.Keys {
@@ -74,17 +76,6 @@ func (v *view) notOpened(i *fleet.Instance, kid string, left []keyset.WrappedKey
 		}
 	}
 	return reason
-}
-
-// survey looks at a fleet some of which may hold a later revision.
-func (r rules) survey(d *keyset.Document, o fleet.Observation, now time.Time) *view {
-	if !o.Began.IsZero() && o.Began.Before(now) {
-		now = o.Began
-	}
-	v := &view{rules: r, d: d, o: o, p: d.Policy.At(now), now: now, oldest: now}
-	v.lookAtSources()
-	v.lookAtInstances(true)
-	return v
 }
 
 func done(s Step) Step {

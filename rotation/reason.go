@@ -113,7 +113,10 @@ type Reason struct {
 
 // Fault reports whether somebody has to do something, so that waiting alone does not
 // help.
-func (r Reason) Fault() bool { return !r.lag() && !r.time() }
+func (r Reason) Fault() bool { return !r.lag() && !r.time() && !r.due() }
+
+// due reports whether the reason is one to begin.
+func (r Reason) due() bool { return r.Code == DueAge || r.Code == DueBudget || r.Code == DueReplace }
 
 // time reports whether the reason passes with time.
 func (r Reason) time() bool { return r.Code == Settling || r.Code == Expiring || r.Code == LiveTokens }

@@ -158,9 +158,9 @@ func (r Reason) Fix() string {
 	case NoPrimary:
 		return "restore the keyset from a copy"
 	case NotVerifying, NotOpened, Behind, StillSealing:
-		return "look why " + r.Instance + " does not follow the store: " + cmpOr(r.Health, "its log tells")
+		return "look why " + r.Instance + " does not follow the store: " + orElse(r.Health, "its log tells")
 	case NotSealing:
-		return "look why " + r.Instance + " cannot seal: " + cmpOr(r.Health, "its log tells")
+		return "look why " + r.Instance + " cannot seal: " + orElse(r.Health, "its log tells")
 	default:
 		return ""
 	}
@@ -170,10 +170,10 @@ func (r Reason) fixUnwrap() string {
 	if r.Failure == nil {
 		return "let " + r.Instance + " use the key service"
 	}
-	service := cmpOr(r.Failure.Service, "a key service that opens "+keyName(r.KID))
+	service := orElse(r.Failure.Service, "a key service that opens "+keyName(r.KID))
 	switch keyset.Kind(r.Failure.Kind) {
 	case keyset.Denied:
-		return fmt.Sprintf("grant %s to %s on %s", cmpOr(r.Failure.Operation, "the use of the key"), r.Instance, service)
+		return fmt.Sprintf("grant %s to %s on %s", orElse(r.Failure.Operation, "the use of the key"), r.Instance, service)
 	case keyset.Throttled, keyset.Unavailable:
 		return "it tries again by itself; see that " + service + " answers"
 	case keyset.Sealed:
@@ -195,7 +195,7 @@ func keyName(kid string) string {
 	return "key " + kid
 }
 
-func cmpOr(s, instead string) string {
+func orElse(s, instead string) string {
 	if s == "" || s == "ok" {
 		return instead
 	}

@@ -1,6 +1,7 @@
 package rotation
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"slices"
@@ -17,6 +18,10 @@ type view struct {
 	o fleet.Observation
 	p keyset.Policy // as it counts
 
+	// floor is the earliest time at which instances that were told to go on for ever, by a
+	// former policy, are taken to have followed, where nobody reports. Zero otherwise.
+	floor time.Time
+
 	now    time.Time // the clock before the first source was asked
 	oldest time.Time // the earliest of that and of when the reports were made
 
@@ -25,28 +30,36 @@ type view struct {
 }
 
 func (r rules) look(d *keyset.Document, o fleet.Observation, now time.Time, request Request) *view {
+	v := &view{rules: r, d: d, o: o, now: now}
 	if !o.Began.IsZero() && o.Began.Before(now) {
-		now = o.Began
+		v.now = o.Began
 	}
-	if !r.firstReading && o.Ended.After(now) {
-		now = o.Ended
+	if !r.firstReading && o.Ended.After(v.now) {
+		v.now = o.Ended
 	}
-	v := &view{rules: r, d: d, o: o, p: policy(d, now, request), now: now, oldest: now}
+	v.oldest = v.now
+	v.p, v.floor = counting(d, v.now)
+	switch {
+	case request.Policy == nil:
+	case request.Force:
+		v.p = *request.Policy
+	default:
+		v.p = Tighter(v.p, *request.Policy)
+	}
 	v.lookAtSources()
-	v.lookAtInstances(false)
 	return v
 }
 
-// policy returns the policy that counts.
-func policy(d *keyset.Document, now time.Time, request Request) keyset.Policy {
-	switch p := d.Policy.At(now); {
-	case request.Policy == nil:
-		return p
-	case request.Force:
-		return *request.Policy
-	default:
-		return Tighter(p, *request.Policy)
+// counting returns the policy that counts at a time, and the floor of a view.
+func counting(d *keyset.Document, now time.Time) (p keyset.Policy, floor time.Time) {
+	p = d.Policy.At(now)
+	if p.Proof == keyset.ProofSettle && p.MaxStale == 0 {
+		p.MaxStale = d.Policy.MaxStale
+		if d.Policy.Was != nil {
+			floor = d.Policy.Was.Until
+		}
 	}
+	return p, floor
 }
 
 // Tighter returns p with what q asks for beyond it: a smaller MaxAge; a larger Settle,
@@ -73,6 +86,7 @@ func (v *view) lookAtSources() {
 }
 
 // lookAtInstances tells the instances that can be judged from those that are a fault.
+// newer says that an instance may hold a revision that d is not.
 func (v *view) lookAtInstances(newer bool) {
 	clashes := v.o.Clashes()
 	known := 0
@@ -139,7 +153,7 @@ func (v *view) fault(i *fleet.Instance, clashes []string, newer bool) (Reason, b
 
 // about returns a reason that names an instance.
 func (v *view) about(code Code, i *fleet.Instance, kid string) Reason {
-	r := Reason{Code: code, KID: kid, Instance: i.Name(), Address: i.Address, Source: i.Source}
+	r := Reason{Code: code, KID: kid, Instance: cmp.Or(i.Name(), "an instance"), Address: i.Address, Source: i.Source}
 	if i.Err != nil {
 		r.Detail = i.Err.Error()
 		return r

@@ -1,0 +1,709 @@
+package rotation_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/internal/memkek"
+	"github.com/echoseal/echoseal/keyset"
+	"github.com/echoseal/echoseal/rotation"
+)
+
+var start = time.Date(2026, 12, 2, 3, 0, 0, 0, time.UTC)
+
+const (
+	settle = 2 * time.Minute
+	skew   = time.Minute
+	stale  = time.Hour
+	ttl    = 10 * time.Minute
+	source = "http://mcp-a:9000/fleet"
+)
+
+// A scene is a keyset and the fleet that is found at a time.
+type scene struct {
+	*testing.T
+	d        *keyset.Document
+	services keyset.Services
+	old, new string // key ids; the second one is made by stage
+	now      time.Time
+	o        fleet.Observation
+	request  rotation.Request
+}
+
+func newScene(t *testing.T) *scene {
+	s := &scene{T: t, services: keyset.Services{memkek.New("a")}, now: start}
+	d, auth, err := keyset.Init(t.Context(), s.services, keyset.InitOptions{Name: "fleet", Note: s.note()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := auth.Encode(d); err != nil {
+		t.Fatal(err)
+	}
+	s.d, s.old = d, d.Primary().KID
+	return s
+}
+
+func (s *scene) note() keyset.Note { return keyset.Note{At: s.now, Actor: "test"} }
+
+// do makes a change now.
+func (s *scene) do(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.d.Revision++
+}
+
+func (s *scene) stage() {
+	k, err := s.d.GenerateKey(s.Context(), s.services, s.now)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.new = k.KID
+	s.do(s.d.Stage(s.note(), k))
+}
+
+// later lets time pass, and an observation is made anew.
+func (s *scene) later(d time.Duration) {
+	s.now = s.now.Add(d)
+	s.o = fleet.Observation{Began: s.now, Ended: s.now.Add(time.Second)}
+}
+
+// instance adds an instance that follows, and returns it to be changed.
+func (s *scene) instance(host string) *fleet.Instance {
+	r := fleet.Report{
+		ID: fmt.Sprintf("%032x", len(s.o.Instances)+1), Host: host, Started: start, Now: s.now, Every: 15 * time.Second,
+		Keyset: s.d.Name, Lineage: s.d.Lineage, Revision: s.d.Revision, Tag: base64.StdEncoding.EncodeToString(s.d.Tag),
+		Loaded: s.now, Primary: s.d.Primary().KID, TTL: s.d.TTL, Ready: true,
+	}
+	for _, k := range s.d.Keys {
+		if k.Unseals() {
+			r.Verifies = append(r.Verifies, k.KID)
+		}
+	}
+	s.o.Sources = []string{source}
+	s.o.Instances = append(s.o.Instances, fleet.Instance{Source: source, Address: host + ":9000", Report: r})
+	return &s.o.Instances[len(s.o.Instances)-1]
+}
+
+func (s *scene) next() rotation.Step { return rotation.Next(s.d, s.o, s.now, s.request) }
+
+// want checks the next step: its kind, its goal, its time (zero: none), its codes.
+func (s *scene) want(kind, goal rotation.Kind, kid string, at time.Time, codes ...rotation.Code) rotation.Step {
+	s.Helper()
+	step := s.next()
+	var got []rotation.Code
+	for _, r := range step.Reasons {
+		got = append(got, r.Code)
+	}
+	if step.Kind != kind || step.Goal != goal || step.KID != kid || !step.NotBefore.Equal(at) || !slices.Equal(got, codes) {
+		s.Errorf("%+v", step)
+		s.Errorf("want %s %s %s %v %q", kind, goal, kid, at, codes)
+	}
+	return step
+}
+
+var never time.Time
+
+func TestWholeRotation(t *testing.T) {
+	s := newScene(t)
+	s.later(time.Hour)
+	s.instance("mcp-a")
+	s.want(rotation.Done, rotation.Done, s.old, start.Add(720*time.Hour))
+	s.later(719 * time.Hour)
+	s.want(rotation.Stage, rotation.Stage, s.old, never, rotation.DueAge) // whatever is wrong with the fleet
+	step := s.next()
+	fresh, err := s.d.GenerateKey(t.Context(), s.services, s.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := func() {
+		t.Helper()
+		s.do(step.Apply(s.d, s.note(), fresh))
+		if s.d.History[len(s.d.History)-1].Action != string(step.Kind) {
+			t.Errorf("%s made the history %+v", step.Kind, s.d.History)
+		}
+	}
+	apply()
+	s.new = fresh.KID
+
+	at := s.now.Add(settle + skew)
+	s.later(settle + skew - time.Millisecond)
+	s.instance("mcp-a").Report.Verifies = []string{s.old}
+	s.instance("mcp-b")
+	s.want(rotation.Wait, rotation.Promote, s.new, at, rotation.NotVerifying, rotation.Settling)
+	s.later(time.Millisecond)
+	s.instance("mcp-a").Report.Verifies = []string{s.old}
+	s.instance("mcp-b")
+	s.want(rotation.Blocked, rotation.Promote, s.new, never, rotation.NotVerifying)
+	s.later(0)
+	s.instance("mcp-a")
+	s.instance("mcp-b")
+	step = s.want(rotation.Promote, rotation.Promote, s.new, never)
+	apply()
+
+	at = s.now.Add(settle + skew)
+	s.later(settle + skew - time.Millisecond)
+	s.instance("mcp-a").Report.Primary = s.old
+	s.want(rotation.Wait, rotation.Drain, s.old, at, rotation.StillSealing, rotation.Settling)
+	s.later(time.Millisecond)
+	s.instance("mcp-a").Report.Primary = s.old
+	s.want(rotation.Blocked, rotation.Drain, s.old, never, rotation.StillSealing)
+	s.o.Instances[0].Report.Primary = ""
+	s.want(rotation.Blocked, rotation.Drain, s.old, never, rotation.NotSealing)
+	s.later(0)
+	s.instance("mcp-a")
+	step = s.want(rotation.Drain, rotation.Drain, s.old, never)
+	apply()
+
+	at = s.now.Add(ttl + 2*skew)
+	s.later(ttl + 2*skew - time.Millisecond)
+	s.want(rotation.Wait, rotation.Retire, s.old, at, rotation.Expiring)
+	s.later(time.Millisecond)
+	s.o.Failures = []fleet.SourceError{{Source: source, Err: errors.New("down")}} // no report is needed
+	step = s.want(rotation.Retire, rotation.Retire, s.old, never)
+	apply()
+	s.want(rotation.Done, rotation.Done, s.new, s.d.Primary().Promoted.Add(720*time.Hour))
+	if err := s.next().Apply(s.d, s.note(), fresh); err == nil {
+		t.Error("a step that changes nothing is applied")
+	}
+}
+
+// staged is a scene in which nothing stands in the way of a promotion.
+func staged(t *testing.T) *scene {
+	s := newScene(t)
+	s.stage()
+	s.later(settle + skew)
+	s.instance("mcp-a")
+	s.instance("mcp-b")
+	return s
+}
+
+func TestEveryFaultBlocksPromoteAndDrain(t *testing.T) {
+	faults := []struct {
+		name  string
+		code  rotation.Code
+		spoil func(s *scene, i *fleet.Instance)
+		says  string
+	}{
+		{"zero reports", rotation.NoReports, func(s *scene, _ *fleet.Instance) { s.o.Instances = nil }, "no instance reports"},
+		{"all stopped", rotation.NoReports, func(s *scene, _ *fleet.Instance) {
+			for i := range s.o.Instances {
+				s.o.Instances[i].Registered, s.o.Instances[i].Report.Stopped = true, true
+			}
+		}, "no instance reports"},
+		{"no source", rotation.NoSource, func(s *scene, _ *fleet.Instance) { s.o.Sources, s.o.Instances = nil, nil }, "no source"},
+		{"failed source", rotation.SourceFailed, func(s *scene, _ *fleet.Instance) {
+			s.o.Failures = []fleet.SourceError{{Source: "etcd://e:1/x", Err: errors.New("no leader")}}
+		}, "etcd://e:1/x: no leader"},
+		{"unreachable", rotation.Unreachable, func(_ *scene, i *fleet.Instance) {
+			i.Report, i.Err = fleet.Report{}, fmt.Errorf("%w: refused", fleet.ErrUnreachable)
+		}, "mcp-b:9000: unreachable: refused"},
+		{"bad MAC", rotation.BadMAC, func(_ *scene, i *fleet.Instance) { i.Report, i.Err = fleet.Report{}, fleet.ErrMAC }, "mcp-b:9000: "},
+		{"malformed", rotation.Malformed, func(_ *scene, i *fleet.Instance) { i.Report, i.Err = fleet.Report{}, fleet.ErrMalformed }, "mcp-b:9000: "},
+		{"some other error", rotation.Malformed, func(_ *scene, i *fleet.Instance) { i.Report, i.Err = fleet.Report{}, errors.New("odd") }, "mcp-b:9000: odd"},
+		{"other lineage", rotation.OtherLineage, func(_ *scene, i *fleet.Instance) { i.Report.Lineage = "another" }, "another keyset"},
+		{"other name", rotation.OtherLineage, func(_ *scene, i *fleet.Instance) { i.Report.Keyset = "another" }, "another keyset"},
+		{"newer revision", rotation.NewerRevision, func(_ *scene, i *fleet.Instance) { i.Report.Revision++ }, "newer revision"},
+		{"fork", rotation.Fork, func(_ *scene, i *fleet.Instance) { i.Report.Tag = "another" }, "same revision"},
+		{"stale", rotation.Silent, func(_ *scene, i *fleet.Instance) {
+			i.Registered, i.Report.Now = true, i.Report.Now.Add(-45*time.Second)
+		}, "its reports have ceased; it counts until "},
+		{"stale at an address", rotation.Silent, func(s *scene, i *fleet.Instance) { i.Report.Every = time.Millisecond }, "its reports have ceased"},
+		{"clock ahead", rotation.ClockOff, func(s *scene, i *fleet.Instance) {
+			i.Registered, i.Report.Now = true, s.o.Ended.Add(skew/2+time.Millisecond)
+		}, "its clock is 30.001s ahead, more than 30s"},
+		{"clock behind", rotation.ClockOff, func(s *scene, i *fleet.Instance) { i.Report.Now = s.o.Began.Add(-skew/2 - time.Millisecond) }, "its clock is 30.001s behind, more than 30s"},
+		{"twin", rotation.DuplicateID, func(s *scene, i *fleet.Instance) {
+			i.Report.ID, i.Report.Started = s.o.Instances[0].Report.ID, start.Add(1)
+		}, "another process reports under its id"},
+		{"too few", rotation.TooFewReports, func(s *scene, _ *fleet.Instance) { s.d.Policy.MinInstances = 3 }, "2 of at least 3 instances report"},
+		{"fewer than asked for", rotation.TooFewReports, func(s *scene, _ *fleet.Instance) {
+			p := s.d.Policy
+			p.MinInstances = 4
+			s.request.Policy = &p
+		}, "2 of at least 4 instances report"},
+	}
+	for _, fault := range faults {
+		t.Run(fault.name, func(t *testing.T) {
+			s := staged(t)
+			s.want(rotation.Promote, rotation.Promote, s.new, never)
+			fault.spoil(s, &s.o.Instances[1])
+			check := func(step rotation.Step) {
+				t.Helper()
+				r := step.Reasons[0]
+				if r.Code != fault.code || !r.Fault() || step.Kind != rotation.Blocked || step.NotBefore != never {
+					t.Errorf("%+v", step)
+				}
+				if !strings.Contains(r.String(), fault.says) || r.Fix() == "" {
+					t.Errorf("%s\nfix %s", r, r.Fix())
+				}
+			}
+			check(s.next())
+			if s.request.Policy == nil {
+				s.request.Force = true
+				if step := s.next(); step.Kind != rotation.Promote || !step.Forced() {
+					t.Errorf("--force: %+v", step)
+				}
+				s.request.Force = false
+			}
+
+			s = staged(t)
+			s.do(s.d.Promote(s.note(), s.new))
+			s.later(settle + skew)
+			s.instance("mcp-a")
+			s.instance("mcp-b")
+			s.want(rotation.Drain, rotation.Drain, s.old, never)
+			fault.spoil(s, &s.o.Instances[1])
+			check(s.next())
+			s.request.Force = true
+			check(s.next()) // a drain is never forced: a key would go under which tokens live
+
+			// What needs no report is never blocked.
+			s.do(s.d.Drain(s.note(), s.old))
+			s.later(24 * time.Hour)
+			s.instance("mcp-a")
+			s.instance("mcp-b")
+			fault.spoil(s, &s.o.Instances[1])
+			s.want(rotation.Retire, rotation.Retire, s.old, never)
+			s.do(s.d.Retire(s.note(), s.old))
+			s.request.Replace = s.new
+			s.want(rotation.Stage, rotation.Stage, s.new, never, rotation.DueReplace)
+		})
+	}
+}
+
+func TestCannotUnwrap(t *testing.T) {
+	for kind, blocked := range map[keyset.Kind]bool{keyset.Denied: true, keyset.Throttled: false, keyset.Unavailable: false, keyset.Sealed: true} {
+		s := newScene(t)
+		s.stage()
+		s.later(time.Minute)
+		i := s.instance("mcp-c")
+		i.Report.Verifies = []string{s.old}
+		i.Report.Failed = []fleet.Failure{{KID: s.new, Service: "awskms:///arn", Kind: string(kind), Operation: "kms:Decrypt"}}
+		step := s.next()
+		if r := step.Reasons[0]; r.Code != rotation.CannotUnwrap || r.Fault() != blocked || (step.Kind == rotation.Blocked) != blocked {
+			t.Errorf("%s, before its time: %+v", kind, step)
+		}
+		s.later(settle)
+		s.o.Instances = append(s.o.Instances, *i)
+		s.o.Sources = []string{source}
+		s.o.Instances[0].Report.Now = s.now
+		s.want(rotation.Blocked, rotation.Promote, s.new, never, rotation.CannotUnwrap)
+		if kind == keyset.Denied {
+			r := s.next().Reasons[0]
+			if got, want := r.String(), "mcp-c (mcp-c:9000), revision 2, last seen 2026-12-02T03:03:00Z: cannot unwrap key "+s.new+": denied, kms:Decrypt with awskms:///arn"; got != want {
+				t.Errorf("%s\n%s", got, want)
+			}
+			if got := r.Fix(); got != "grant kms:Decrypt to mcp-c on awskms:///arn" {
+				t.Error(got)
+			}
+		}
+	}
+}
+
+// A comparison is with the clock before the first source was asked, and with the oldest
+// report if that is older; never with a later reading.
+func TestOldestReadingCounts(t *testing.T) {
+	s := staged(t)
+	at := s.now
+	s.o.Began = at.Add(-time.Second)
+	s.want(rotation.Wait, rotation.Promote, s.new, at, rotation.Settling)
+	s.o.Began = at.Add(time.Second)
+	s.want(rotation.Promote, rotation.Promote, s.new, never)
+	s.o.Instances[1].Registered, s.o.Instances[1].Report.Now = true, at.Add(-10*time.Second)
+	s.want(rotation.Wait, rotation.Promote, s.new, at.Add(10*time.Second), rotation.Settling)
+	s.o.Instances[1].Report.Stopped = true // and does not count
+	s.want(rotation.Promote, rotation.Promote, s.new, never)
+}
+
+func TestProofSettle(t *testing.T) {
+	s := newScene(t)
+	s.d.Policy.Proof = keyset.ProofSettle
+	s.stage()
+	at := s.now.Add(settle + skew + stale)
+	s.later(settle + skew + stale - time.Millisecond)
+	s.want(rotation.Wait, rotation.Promote, s.new, at, rotation.Settling)
+	s.later(time.Millisecond)
+	s.want(rotation.Promote, rotation.Promote, s.new, never)
+	s.o.Sources = []string{source} // one that was named has to answer all the same
+	s.want(rotation.Blocked, rotation.Promote, s.new, never, rotation.NoReports)
+	s.o.Sources = nil
+	s.do(s.d.Promote(s.note(), s.new))
+	at = s.now.Add(settle + skew + stale)
+	s.want(rotation.Wait, rotation.Drain, s.old, at, rotation.Settling)
+	s.later(settle + skew + stale)
+	s.want(rotation.Drain, rotation.Drain, s.old, never)
+}
+
+// Where nobody reports, those who were told to go on for ever get the time that the
+// policy gives them.
+func TestFormerPolicyOfNoEnd(t *testing.T) {
+	s := newScene(t)
+	s.d.Policy.MaxStale = 0
+	p := s.d.Policy
+	p.Proof, p.MaxStale = keyset.ProofSettle, stale
+	s.later(10 * time.Minute)
+	s.do(s.d.SetPolicy(s.note(), p))
+	until := s.now.Add(settle + stale + skew)
+	s.d.Keys[0].Staged = start
+	s.stage()
+	s.d.Key(s.new).Staged = start // long ago, so that nothing else is waited for
+	s.want(rotation.Wait, rotation.Promote, s.new, until, rotation.Settling)
+	s.later(settle + stale + skew)
+	s.want(rotation.Promote, rotation.Promote, s.new, never)
+}
+
+// A former policy counts while it may still be in force somewhere.
+func TestFormerPolicyCounts(t *testing.T) {
+	s := newScene(t)
+	p := s.d.Policy
+	p.Settle, p.MaxSkew = time.Second, time.Second
+	s.do(s.d.SetPolicy(s.note(), p))
+	s.stage()
+	s.later(0)
+	s.instance("mcp-a")
+	s.want(rotation.Wait, rotation.Promote, s.new, start.Add(settle+skew), rotation.Settling)
+	s.o.Instances[0].Report.Now = s.now.Add(-time.Second) // but clocks are held to the new bound at once
+	s.want(rotation.Blocked, rotation.Promote, s.new, start.Add(settle+skew), rotation.ClockOff, rotation.Settling)
+	s.later(2 * time.Hour)
+	s.instance("mcp-a")
+	s.want(rotation.Promote, rotation.Promote, s.new, never)
+}
+
+func TestRequestTightens(t *testing.T) {
+	s := staged(t)
+	p := s.d.Policy
+	p.Settle, p.MaxSkew, p.MaxStale, p.MinInstances, p.MaxAge = settle/2, skew/2, stale/2, 0, 2*p.MaxAge
+	if got := rotation.Tighter(s.d.Policy, p); got != s.d.Policy {
+		t.Errorf("%+v", got)
+	}
+	p = s.d.Policy
+	p.Settle *= 2
+	s.request.Policy = &p
+	s.want(rotation.Wait, rotation.Promote, s.new, start.Add(2*settle+skew), rotation.Settling)
+
+	s.later(-time.Minute)
+	s.instance("mcp-a")
+	p.Settle = 0
+	s.want(rotation.Wait, rotation.Promote, s.new, start.Add(settle+skew), rotation.Settling)
+	s.request.Force = true
+	s.want(rotation.Promote, rotation.Promote, s.new, never) // as the request's policy allows it
+	s.request.Policy = nil
+	if step := s.next(); step.Kind != rotation.Promote || !step.Forced() || step.NotBefore != never {
+		t.Errorf("%+v", step)
+	}
+}
+
+// A report that shows what should be impossible is heeded at the last gate.
+func TestRetireHeedsReports(t *testing.T) {
+	s := staged(t)
+	s.do(s.d.Promote(s.note(), s.new))
+	s.later(settle + skew)
+	s.do(s.d.Drain(s.note(), s.old))
+	s.later(ttl + 2*skew)
+	i := s.instance("mcp-a")
+	until := s.now.Add(time.Hour)
+	i.Report.Keys = []fleet.KeyUse{{KID: s.old, Seals: 1, Since: start, LiveUntil: until.Add(-skew)}, {KID: s.new, Seals: 9, Since: start, LiveUntil: until.Add(time.Hour)}}
+	s.want(rotation.Wait, rotation.Retire, s.old, until, rotation.LiveTokens)
+	i.Registered, i.Report.Stopped = true, true // what a process sealed outlives it
+	s.want(rotation.Wait, rotation.Retire, s.old, until, rotation.LiveTokens)
+	i.Report.Keys = nil
+	s.want(rotation.Retire, rotation.Retire, s.old, never)
+	i.Report.Stopped, i.Report.Primary = false, s.old
+	s.want(rotation.Blocked, rotation.Retire, s.old, never, rotation.StillSealing)
+	i.Report.Lineage = "another"
+	s.want(rotation.Retire, rotation.Retire, s.old, never)
+}
+
+func TestPeers(t *testing.T) {
+	s := newScene(t)
+	export := func() { s.do(s.d.Export(s.note(), "python-a", 30*time.Minute)) }
+	confirm := func() { s.do(s.d.Confirm(s.note(), "python-a")) }
+	export()
+	confirm()
+	s.stage()
+	s.later(settle + skew)
+	promote := func(codes ...rotation.Code) {
+		t.Helper()
+		s.later(0)
+		s.instance("mcp-a")
+		kind := rotation.Blocked
+		if len(codes) == 0 {
+			kind = rotation.Promote
+		}
+		s.want(kind, rotation.Promote, s.new, never, codes...)
+	}
+	promote(rotation.PeerWithoutKey)
+	export()
+	promote(rotation.PeerUnconfirmed)
+	confirm()
+	promote()
+	s.do(s.d.Promote(s.note(), s.new))
+	s.later(settle + skew)
+	drain := func(codes ...rotation.Code) {
+		t.Helper()
+		s.later(0)
+		s.instance("mcp-a")
+		kind := rotation.Blocked
+		if len(codes) == 0 {
+			kind = rotation.Drain
+		}
+		step := s.want(kind, rotation.Drain, s.old, never, codes...)
+		for _, r := range step.Reasons {
+			if !strings.HasPrefix(r.String(), "peer python-a ") || !strings.Contains(r.Fix(), "keytool confirm --peer python-a") {
+				t.Errorf("%s\nfix %s", r, r.Fix())
+			}
+		}
+	}
+	drain(rotation.PeerSealing)
+	export()
+	drain(rotation.PeerUnconfirmed)
+	confirm()
+	drain()
+	s.do(s.d.Drain(s.note(), s.old))
+	s.want(rotation.Wait, rotation.Retire, s.old, s.now.Add(30*time.Minute+2*skew), rotation.Expiring)
+	s.later(30*time.Minute + 2*skew)
+	s.do(s.d.Retire(s.note(), s.old))
+	s.want(rotation.Done, rotation.Done, s.new, s.d.Primary().Promoted.Add(s.d.Policy.MaxAge)) // nothing waits for a peer now
+	s.do(s.d.ForgetPeer(s.note(), "python-a"))
+	s.stage()
+	s.later(settle + skew)
+	promote()
+}
+
+// Each unfinished key goes its own way, and what can be done is done.
+func TestSeveralUnfinishedKeys(t *testing.T) {
+	services := keyset.Services{memkek.New("a")}
+	s := &scene{T: t, services: services, now: start}
+	var secrets [][]byte
+	for n := range 3 {
+		secrets = append(secrets, slices.Repeat([]byte{byte(n + 1)}, 32))
+	}
+	d, _, err := keyset.Init(t.Context(), services, keyset.InitOptions{Name: "fleet", Note: s.note(), Secrets: secrets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.d = d
+	a, b := d.Keys[1].KID, d.Keys[2].KID
+	s.stage()
+	s.later(time.Minute)
+	s.instance("mcp-a")
+	s.want(rotation.Wait, rotation.Drain, a, start.Add(settle+skew), rotation.Settling)
+	s.later(settle)
+	s.instance("mcp-a").Report.Primary = a
+	s.want(rotation.Drain, rotation.Drain, b, never)
+	s.do(s.d.Drain(s.note(), b))
+	s.want(rotation.Promote, rotation.Promote, s.new, never)
+	s.do(s.d.Promote(s.note(), s.new))
+	step := s.want(rotation.Blocked, rotation.Drain, a, s.now.Add(settle+skew), rotation.StillSealing)
+	if step.Reasons[0].KID != a {
+		t.Errorf("%+v", step)
+	}
+	s.later(ttl + 2*skew)
+	s.instance("mcp-a").Report.Primary = a
+	s.want(rotation.Retire, rotation.Retire, b, never)
+}
+
+func TestBudget(t *testing.T) {
+	s := newScene(t)
+	s.later(24 * time.Hour)
+	use := func(host string, seals int64, since time.Duration) {
+		s.instance(host).Report.Keys = []fleet.KeyUse{{KID: s.old, Seals: seals, Since: s.now.Add(-since), LiveUntil: s.now}}
+	}
+	seals := func() int64 { return rotation.Seals(s.d, s.o, s.old, s.now) }
+	use("mcp-a", 1000, 24*time.Hour)
+	use("mcp-b", 2000, 24*time.Hour)
+	if got := seals(); got != 3000 {
+		t.Errorf("%d counted", got)
+	}
+	s.later(0)
+	use("mcp-a", 1000, time.Hour) // it has been started again since
+	if got := seals(); got != 24000 {
+		t.Errorf("%d by rate", got)
+	}
+	s.later(0)
+	use("mcp-a", 60, time.Millisecond) // a burst at the start
+	if got := seals(); got != 24*3600 {
+		t.Errorf("%d by rate, over one minute", got)
+	}
+	s.o.Instances[0].Err = fleet.ErrMAC
+	if got := seals(); got != 0 {
+		t.Errorf("%d of no report", got)
+	}
+	s.later(0)
+	use("mcp-a", rotation.BudgetDue, 24*time.Hour)
+	s.want(rotation.Done, rotation.Done, s.old, start.Add(720*time.Hour))
+	use("mcp-b", 1, 24*time.Hour)
+	if r := s.want(rotation.Stage, rotation.Stage, s.old, never, rotation.DueBudget).Reasons[0]; r.Seals != rotation.BudgetDue+1 {
+		t.Errorf("%+v", r)
+	}
+	for range 5000 {
+		use("mcp-a", 1<<53-1, 0)
+	}
+	if got := seals(); got <= rotation.BudgetAlarm {
+		t.Errorf("%d after running over", got)
+	}
+	if rotation.Seals(s.d, s.o, "00000000", s.now) != 0 {
+		t.Error("seals under no key")
+	}
+}
+
+func TestReplace(t *testing.T) {
+	s := newScene(t)
+	s.request.Replace = s.old
+	s.want(rotation.Stage, rotation.Stage, s.old, never, rotation.DueReplace)
+	s.stage()
+	s.later(settle + skew)
+	s.instance("mcp-a")
+	s.want(rotation.Promote, rotation.Promote, s.new, never) // what is open is finished, not begun again
+	s.do(s.d.Promote(s.note(), s.new))
+	s.later(settle + skew)
+	s.do(s.d.Drain(s.note(), s.old))
+	s.later(ttl + 2*skew)
+	s.do(s.d.Retire(s.note(), s.old))
+	s.want(rotation.Done, rotation.Done, s.new, s.d.Primary().Promoted.Add(s.d.Policy.MaxAge))
+}
+
+func TestObeyed(t *testing.T) {
+	s := staged(t)
+	s.do(s.d.Abort(s.note(), s.new))
+	written := s.now
+	obeyed := func(kind rotation.Kind, at time.Time, codes ...rotation.Code) {
+		t.Helper()
+		step := rotation.Obeyed(s.d, s.o, s.now)
+		var got []rotation.Code
+		for _, r := range step.Reasons {
+			got = append(got, r.Code)
+		}
+		if step.Kind != kind || step.Goal != rotation.Obey || !step.NotBefore.Equal(at) || !slices.Equal(got, codes) {
+			t.Errorf("%+v", step)
+		}
+	}
+	s.later(time.Minute)
+	s.instance("mcp-a").Report.Revision--
+	s.instance("mcp-b").Report.Revision++ // somebody else has changed something
+	obeyed(rotation.Wait, written.Add(settle+skew), rotation.Behind, rotation.Settling)
+	s.later(settle)
+	s.instance("mcp-a").Report.Revision--
+	obeyed(rotation.Blocked, never, rotation.Behind)
+	s.o.Instances[0].Report.Revision++
+	obeyed(rotation.Done, never)
+	s.o.Instances[0].Err = fleet.ErrUnreachable
+	obeyed(rotation.Blocked, never, rotation.Unreachable)
+	s.later(0)
+	obeyed(rotation.Blocked, never, rotation.NoSource)
+	s.d.Policy.Proof = keyset.ProofSettle
+	obeyed(rotation.Wait, written.Add(settle+skew+stale), rotation.Settling)
+	s.later(stale)
+	obeyed(rotation.Done, never)
+}
+
+func TestDropped(t *testing.T) {
+	s := newScene(t)
+	was := s.d.Primary().Wrapped[0].Service
+	dropped := func(kind rotation.Kind, codes ...rotation.Code) rotation.Step {
+		t.Helper()
+		step := rotation.Dropped(s.d, s.o, s.now, was)
+		var got []rotation.Code
+		for _, r := range step.Reasons {
+			got = append(got, r.Code)
+		}
+		if step.Kind != kind || step.Goal != rotation.Drop || !slices.Equal(got, codes) {
+			t.Errorf("%+v", step)
+		}
+		return step
+	}
+	s.later(time.Hour)
+	i := s.instance("mcp-a")
+	for _, r := range dropped(rotation.Blocked, rotation.NotWrapped, rotation.NotWrapped).Reasons {
+		if !strings.HasSuffix(r.String(), " is wrapped by "+was+" alone") || r.Fix() != "keytool rewrap --add URI" {
+			t.Errorf("%s\nfix %s", r, r.Fix())
+		}
+	}
+	other := keyset.WrappedKey{Service: "memkek://b", Version: "2", Ciphertext: []byte("x")}
+	s.d.Keys[0].Wrapped = append(s.d.Keys[0].Wrapped, other)
+	s.d.Auth.Wrapped = append(s.d.Auth.Wrapped, other)
+	i.Report.Opened = []fleet.Opened{{KID: s.old, Service: was}, {KID: s.old, Service: other.Service, Version: "1"}, {KID: fleet.AuthKey, Service: other.Service, Version: "2"}}
+	dropped(rotation.Blocked, rotation.NotOpened)
+	i.Report.Failed = []fleet.Failure{{KID: s.old, Service: was, Kind: "denied"}, {KID: s.old, Service: other.Service, Kind: "sealed"}}
+	if r := dropped(rotation.Blocked, rotation.CannotUnwrap).Reasons[0]; r.Fix() != "unseal memkek://b" {
+		t.Errorf("%s\nfix %s", r, r.Fix())
+	}
+	i.Report.Opened[1].Version = "2"
+	dropped(rotation.Done)
+}
+
+func TestPhases(t *testing.T) {
+	s := newScene(t)
+	phases := func(want ...rotation.Phase) {
+		t.Helper()
+		got := rotation.Phases(s.d, s.now, s.next())
+		for i, name := range []string{"distribute", "promote", "retire"}[:len(want)] {
+			want[i].Name = name
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%+v\nwant %+v", got, want)
+		}
+	}
+	phases()
+	s.later(time.Hour)
+	s.stage()
+	began := s.now
+	over := rotation.Phase{State: rotation.Over, Since: began, At: began}
+	ahead := rotation.Phase{State: rotation.Ahead}
+	s.later(time.Minute)
+	s.instance("mcp-a")
+	phases(over, rotation.Phase{State: rotation.Running, Since: began, At: began.Add(settle + skew)}, ahead)
+	s.o.Instances = nil
+	phases(over, rotation.Phase{State: rotation.Stuck, Since: began, At: began.Add(settle + skew)}, ahead)
+	s.later(settle)
+	s.o.Sources = []string{source}
+	phases(over, rotation.Phase{State: rotation.Stuck, Since: began}, ahead)
+
+	s.do(s.d.Promote(s.note(), s.new))
+	promoted := s.now
+	over2 := rotation.Phase{State: rotation.Over, Since: promoted, At: promoted}
+	s.instance("mcp-a")
+	phases(over, over2, rotation.Phase{State: rotation.Running, Since: promoted, At: promoted.Add(settle + skew + ttl + 2*skew)})
+	s.later(settle + skew + time.Hour)
+	phases(over, over2, rotation.Phase{State: rotation.Stuck, Since: promoted})
+	s.do(s.d.Drain(s.note(), s.old))
+	phases(over, over2, rotation.Phase{State: rotation.Running, Since: promoted, At: s.now.Add(ttl + 2*skew)})
+	s.later(ttl + 2*skew)
+	s.do(s.d.Retire(s.note(), s.old))
+	phases()
+}
+
+func TestNoKeyset(t *testing.T) {
+	s := newScene(t)
+	s.d = &keyset.Document{}
+	s.want(rotation.Blocked, "", "", never, rotation.NoPrimary)
+	if rotation.Phases(s.d, s.now, s.next()) != nil {
+		t.Error("phases of nothing")
+	}
+	if rotation.Obeyed(s.d, s.o, s.now).Kind != rotation.Blocked || rotation.Dropped(s.d, s.o, s.now, "").Kind != rotation.Blocked {
+		t.Error("nothing is obeyed")
+	}
+}
+
+func TestApplyRefusesWhatChangesNothing(t *testing.T) {
+	s := newScene(t)
+	for _, kind := range []rotation.Kind{rotation.Wait, rotation.Blocked, rotation.Done, rotation.Obey, rotation.Drop, ""} {
+		if err := (rotation.Step{Kind: kind}).Apply(s.d, s.note(), keyset.Key{}); err == nil || kind.Changes() {
+			t.Errorf("%q is applied", kind)
+		}
+	}
+	if (rotation.Step{Kind: rotation.Drain}).Timed() || !(rotation.Step{Kind: rotation.Promote}).Timed() {
+		t.Error("which stamps others count from")
+	}
+	if rotation.SaveWithin(s.d.Policy) != time.Minute {
+		t.Error("the share of a save")
+	}
+}
