@@ -16,7 +16,7 @@ const tagInfo = "echoseal/keyset/v1/tag"
 
 // ErrTag is the error of a document whose tag does not fit: somebody without the auth
 // key has changed it.
-var ErrTag = errors.New("the keyset's tag does not fit: it was changed by somebody who does not have its auth key")
+var ErrTag = errors.New("the keyset's tag does not fit: somebody without its auth key has written it; restore it from a copy that you trust")
 
 // An AuthKey authenticates the documents of one lineage. It is immutable and safe for
 // concurrent use, and prints its id whatever the verb.
@@ -51,7 +51,7 @@ func (k AuthKey) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "keyset.
 // HMAC-SHA256 over the canonical JSON of the document without its tag, members that
 // this version does not know included.
 func (k *AuthKey) Verify(d *Document) error {
-	if len(d.signed) == 0 || d.Auth.ID != k.id || !hmac.Equal(d.Tag, k.mac(d.signed)) {
+	if len(d.read.signed) == 0 || d.Auth.ID != k.id || !hmac.Equal(d.Tag, k.mac(d.read.signed)) {
 		return ErrTag
 	}
 	return nil

@@ -1,29 +1,23 @@
 package keyset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 )
 
-// check reports the first thing that a document of the right form must not be.
+// check reports the first thing that a document of the right form must not be. It goes
+// for what is read and for what is written, so it leaves alone what is odd and harms
+// nobody: a reader that stops is an outage. Stamps may be in any order, since the hosts
+// that made them have clocks of their own; several keys may be staged; a peer may hold
+// keys that the keyset has no more.
 func (d *Document) check() error {
-	switch {
-	case !isName(d.Name):
-		return errors.New("name: it is not [a-z0-9][a-z0-9._-]{0,62}")
-	case !isUUID(d.Lineage):
-		return errors.New("lineage: it is not a UUID of version 4 in lower case")
-	case d.Revision < 1 || d.Revision > maxInt:
-		return errors.New("revision: it is not in [1, 2^53)")
-	case d.TTL < time.Second:
-		return errors.New("ttl: it is less than 1s")
-	case !isUUID(d.Auth.ID):
-		return errors.New("auth.id: it is not a UUID of version 4 in lower case")
-	}
-	if err := d.Policy.check(); err != nil {
-		return fmt.Errorf("policy: %w", err)
+	if err := d.checkHead(); err != nil {
+		return err
 	}
 	if err := checkWrapped(d.Auth.Wrapped); err != nil {
 		return fmt.Errorf("auth.%w", err)
@@ -31,15 +25,8 @@ func (d *Document) check() error {
 	if err := d.checkKeys(); err != nil {
 		return err
 	}
-	names := make(map[string]bool)
-	for i, p := range d.Peers {
-		if err := p.check(); err != nil {
-			return fmt.Errorf("peers[%d].%w", i, err)
-		}
-		if names[p.Name] {
-			return fmt.Errorf("peers[%d].name: another peer has it", i)
-		}
-		names[p.Name] = true
+	if err := d.checkPeers(); err != nil {
+		return err
 	}
 	for i, e := range d.History {
 		if err := e.check(); err != nil {
@@ -51,13 +38,51 @@ func (d *Document) check() error {
 
 const maxInt = 1<<53 - 1
 
+// checkHead checks what a keyset has before it has a key.
+func (d *Document) checkHead() error {
+	switch {
+	case !isName(d.Name):
+		return errors.New("name: it is not [a-z0-9][a-z0-9._-]{0,62}")
+	case !isUUID(d.Lineage):
+		return errors.New("lineage: it is not a UUID of version 4 in lower case")
+	case d.Revision < 1 || d.Revision > maxInt:
+		return errors.New("revision: it is not in [1, 2^53)")
+	case !isSpan(d.TTL):
+		return errSpan("ttl")
+	case !isUUID(d.Auth.ID):
+		return errors.New("auth.id: it is not a UUID of version 4 in lower case")
+	}
+	if err := d.Policy.check(); err != nil {
+		return fmt.Errorf("policy.%w", err)
+	}
+	return nil
+}
+
+func (d *Document) checkPeers() error {
+	names := make(map[string]bool)
+	for i, p := range d.Peers {
+		if err := p.check(); err != nil {
+			return fmt.Errorf("peers[%d].%w", i, err)
+		}
+		if names[p.Name] {
+			return fmt.Errorf("peers[%d].name: another peer has it", i)
+		}
+		names[p.Name] = true
+	}
+	return nil
+}
+
 func (d *Document) checkKeys() error {
 	ids := map[string]bool{d.Auth.ID: true}
 	kids := make(map[string]bool)
-	primaries := 0
+	primaries, ceiling := 0, d.ceiling()
 	for i, k := range d.Keys {
 		if err := k.check(); err != nil {
 			return fmt.Errorf("keys[%d].%w", i, err)
+		}
+		// The key would leave while tokens under it live.
+		if k.Unseals() && k.MaxTTL < ceiling {
+			return fmt.Errorf("keys[%d].max_ttl: it is less than the ttl of the keyset or of a peer", i)
 		}
 		if ids[k.ID] {
 			return fmt.Errorf("keys[%d].id: another entry has it", i)
@@ -95,10 +120,10 @@ func (k Key) check() error {
 		return nil
 	}
 	switch {
-	case k.Format == "" || len(k.Format) > 32 || !isText(k.Format):
-		return errors.New("format: it is missing or longer than 32 bytes")
-	case k.MaxTTL < time.Second:
-		return errors.New("max_ttl: it is less than 1s")
+	case !isWord(k.Format):
+		return errWord("format")
+	case !isSpan(k.MaxTTL):
+		return errSpan("max_ttl")
 	case k.Created.IsZero():
 		return errors.New("created: it is missing")
 	case !k.Revoked.IsZero():
@@ -123,13 +148,13 @@ func (k Key) checkTimes() error {
 	}
 	switch k.State {
 	case Staged:
-		return errors.Join(want("staged", k.Staged, true), want("promoted", k.Promoted, false),
+		return cmp.Or(want("staged", k.Staged, true), want("promoted", k.Promoted, false),
 			want("demoted", k.Demoted, false), want("drained", k.Drained, false))
 	case Primary:
-		return errors.Join(want("promoted", k.Promoted, true), want("demoted", k.Demoted, false),
+		return cmp.Or(want("promoted", k.Promoted, true), want("demoted", k.Demoted, false),
 			want("drained", k.Drained, false))
 	case Retiring:
-		return errors.Join(want("promoted", k.Promoted, true), want("demoted", k.Demoted, true))
+		return cmp.Or(want("promoted", k.Promoted, true), want("demoted", k.Demoted, true))
 	default:
 		return errors.New("state: it is none of staged, primary, retiring and revoked")
 	}
@@ -144,8 +169,10 @@ func checkWrapped(wrapped []WrappedKey) error {
 	}
 	for i, w := range wrapped {
 		switch {
-		case w.Service == "":
-			return fmt.Errorf("wrapped[%d].service: it is empty", i)
+		case w.Service == "" || !isShown(w.Service, maxService):
+			return fmt.Errorf("wrapped[%d].service: it is empty, longer than %d bytes or has a control character", i, maxService)
+		case !isShown(w.Version, maxService):
+			return fmt.Errorf("wrapped[%d].version: it is longer than %d bytes or has a control character", i, maxService)
 		case len(w.Ciphertext) == 0:
 			return fmt.Errorf("wrapped[%d].ciphertext: it is empty", i)
 		}
@@ -157,17 +184,15 @@ func (p Peer) check() error {
 	if !isName(p.Name) {
 		return errors.New("name: it is not [a-z0-9][a-z0-9._-]{0,62}")
 	}
-	if p.TTL <= 0 {
-		return errors.New("ttl: it is not positive")
+	if !isSpan(p.TTL) {
+		return errSpan("ttl")
 	}
-	primary := false
-	for _, kid := range p.KIDs {
+	for i, kid := range p.KIDs {
 		if !isKID(kid) {
-			return errors.New("kids: one is not 8 lower-case hex digits")
+			return fmt.Errorf("kids[%d]: it is not 8 lower-case hex digits", i)
 		}
-		primary = primary || kid == p.Primary
 	}
-	if !primary {
+	if !slices.Contains(p.KIDs, p.Primary) {
 		return errors.New("primary: it is not one of kids")
 	}
 	return nil
@@ -177,8 +202,8 @@ func (e Event) check() error {
 	switch {
 	case e.At.IsZero():
 		return errors.New("at: it is missing")
-	case e.Action == "" || len(e.Action) > 32 || !isText(e.Action):
-		return errors.New("action: it is missing or longer than 32 bytes")
+	case !isWord(e.Action):
+		return errWord("action")
 	case e.KID != "" && !isKID(e.KID):
 		return errors.New("kid: it is not 8 lower-case hex digits")
 	case !isText(e.Actor):
@@ -193,9 +218,26 @@ func errText(member string) error {
 	return fmt.Errorf("%s: it is longer than %d bytes or has a control character", member, maxText)
 }
 
-// isText reports whether s may be an actor or a reason, or anything else that is shown.
-func isText(s string) bool {
-	return len(s) <= maxText && utf8.ValidString(s) && !strings.ContainsFunc(s, isControl)
+func errWord(member string) error {
+	return fmt.Errorf("%s: it is empty, longer than %d bytes or has a control character", member, maxWord)
+}
+
+func errSpan(member string) error {
+	return fmt.Errorf("%s: it is not in [1s, %v]", member, maxDuration)
+}
+
+// isSpan reports whether tokens may live, or a key may last, that long.
+func isSpan(d time.Duration) bool { return time.Second <= d && d <= maxDuration }
+
+// isText reports whether s may be an actor or a reason.
+func isText(s string) bool { return isShown(s, maxText) }
+
+// isWord reports whether s may be an action or a format.
+func isWord(s string) bool { return s != "" && isShown(s, maxWord) }
+
+// isShown reports whether s is at most so many bytes of text that can be shown as it is.
+func isShown(s string, size int) bool {
+	return len(s) <= size && utf8.ValidString(s) && !strings.ContainsFunc(s, isControl)
 }
 
 func isName(s string) bool {

@@ -29,8 +29,17 @@ type Document struct {
 	// documents of one revision apart.
 	Tag []byte
 
-	signed  []byte // what the tag that was read is over
-	unknown bool
+	read origin // zero for a new one
+}
+
+// An origin is what is remembered of the text that a document was read from, or written
+// as last.
+type origin struct {
+	name, lineage string
+	revision      int64
+	signed        []byte // what the tag is over
+	size          int
+	unknown       bool // there are members that were not read
 }
 
 // A State is what may be done with a key.
@@ -105,7 +114,11 @@ const (
 	maxHistory    = 50
 	maxTombstones = 64
 	tombstoneAge  = 90 * 24 * time.Hour
-	maxText       = 200 // bytes of an actor or a reason
+	maxText       = 200  // bytes of an actor or a reason
+	maxWord       = 32   // bytes of an action or a format
+	maxService    = 2048 // bytes of a service or of its key's version
+	// maxDuration keeps the sum of some durations from running over.
+	maxDuration = 87_600 * time.Hour
 )
 
 // Primary returns the key that seals.
@@ -140,14 +153,19 @@ func (d *Document) in(state State) iter.Seq[*Key] {
 // HasUnknownMembers reports whether the text that d was read from has members that
 // this version does not know. The tag covers them, and [AuthKey.Encode] refuses to
 // write d, since they would be lost.
-func (d *Document) HasUnknownMembers() bool { return d.unknown }
+func (d *Document) HasUnknownMembers() bool { return d.read.unknown }
 
-// Size returns the size of the document that was read as its tag covers it, in bytes.
-func (d *Document) Size() int { return len(d.signed) }
+// Size returns the size in bytes of the text that d was read from, or written as last; 0
+// for a new document. See [LargeBytes].
+func (d *Document) Size() int { return d.read.size }
 
 // Clone returns a deep copy.
 func (d *Document) Clone() *Document {
 	c := *d
+	if d.Policy.Was != nil {
+		was := *d.Policy.Was
+		c.Policy.Was = &was
+	}
 	c.Auth.Wrapped = cloneWrapped(d.Auth.Wrapped)
 	c.Keys = slices.Clone(d.Keys)
 	for i := range c.Keys {
@@ -178,13 +196,16 @@ func (d *Document) Next() *Document {
 }
 
 // change runs a move on a copy and keeps the copy if nothing is wrong with it.
-func (d *Document) change(move func(*Document) error) error {
+func (d *Document) change(n Note, move func(*Document) error) error {
+	if err := n.check(); err != nil {
+		return err
+	}
 	c := d.Clone()
 	if err := move(c); err != nil {
 		return err
 	}
 	if err := c.check(); err != nil {
-		return fmt.Errorf("the keyset %s would not be one any more: %w", d.Name, err)
+		return fmt.Errorf("the keyset %s is not changed, since it would be none any more: %w", d.Name, err)
 	}
 	*d = *c
 	return nil

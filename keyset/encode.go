@@ -2,6 +2,7 @@ package keyset
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -10,38 +11,61 @@ import (
 )
 
 // Encode returns the text of d, indented and with its tag, ready for [Store.Save]; d.Tag
-// becomes that tag. It refuses a document that is not one of this key, that has members
-// that this version does not know, or that would be too large.
+// becomes that tag.
+//
+// It refuses a document that is not one of this key; [ErrTag], one that was read and does
+// not carry the tag of this key; one that has members that this version does not know;
+// one that was changed since it was read or written and has no higher revision, see
+// [Document.Next], or has another name or lineage; and [ErrDocument], one that [Parse]
+// would refuse.
 func (k *AuthKey) Encode(d *Document) ([]byte, error) {
-	switch {
-	case d.Auth.ID != k.id:
-		return nil, fmt.Errorf("the keyset %s has the auth key %s, not %s", d.Name, d.Auth.ID, k.id)
-	case d.unknown:
-		return nil, fmt.Errorf("the keyset %s has members that this version does not know and would lose: use the newer version that wrote them", d.Name)
+	if err := k.mayWrite(d); err != nil {
+		return nil, err
 	}
 	if err := d.check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDocument, err)
 	}
 	w := d.wire()
-	untagged, err := w.text()
+	w.Tag = make([]byte, sha256.Size)
+	draft, err := w.text()
 	if err != nil {
 		return nil, err
 	}
-	v, err := strict.Parse(untagged)
+	// What is signed is what a reader will see.
+	read, err := Parse(draft)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDocument, err)
+		return nil, err
 	}
-	signed := signedText(v)
-	w.Tag = k.mac(signed)
+	if d.Revision == d.read.revision && !bytes.Equal(read.read.signed, d.read.signed) {
+		return nil, fmt.Errorf("the keyset %s was changed and still has revision %d: change what Next returns", d.Name, d.Revision)
+	}
+	w.Tag = k.mac(read.read.signed)
 	text, err := w.text()
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > MaxBytes {
-		return nil, fmt.Errorf("%w: the keyset %s would be larger than %d bytes", ErrDocument, d.Name, MaxBytes)
-	}
-	d.Tag, d.signed = w.Tag, signed
+	d.Tag, d.read = w.Tag, read.read
 	return text, nil
+}
+
+// mayWrite refuses what must not replace the text that d was read from.
+func (k *AuthKey) mayWrite(d *Document) error {
+	read := d.read
+	switch {
+	case d.Auth.ID != k.id:
+		return fmt.Errorf("the keyset %s has the auth key %s, not %s", d.Name, d.Auth.ID, k.id)
+	case read.signed == nil:
+		return nil
+	case k.Verify(d) != nil:
+		return ErrTag
+	case read.unknown:
+		return fmt.Errorf("the keyset %s has members that this version does not know and would lose: use the version that wrote them", d.Name)
+	case d.Name != read.name || d.Lineage != read.lineage:
+		return fmt.Errorf("the keyset %s was read as %s: the name and the lineage of a keyset never change", d.Name, read.name)
+	case d.Revision < read.revision:
+		return fmt.Errorf("the keyset %s has revision %d and was read at %d: a revision only grows", d.Name, d.Revision, read.revision)
+	}
+	return nil
 }
 
 // The wire types have the members of the text in the order in which they are written.
@@ -111,11 +135,15 @@ type (
 
 type duration time.Duration
 
+// MarshalText writes a duration as time.Duration.String does.
 func (d duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
 type stamp time.Time
 
-func (t stamp) IsZero() bool                 { return time.Time(t).IsZero() }
+// IsZero reports whether there is no such time, which omits the member.
+func (t stamp) IsZero() bool { return time.Time(t).IsZero() }
+
+// MarshalText writes a time as strict.FormatTime does.
 func (t stamp) MarshalText() ([]byte, error) { return []byte(strict.FormatTime(time.Time(t))), nil }
 
 func (w *wireDocument) text() ([]byte, error) {

@@ -34,21 +34,15 @@ type InitOptions struct {
 //	text, err := auth.Encode(doc)
 //	_, err = store.Save(ctx, text, "")
 //
-// Errors are those of the services, [ErrConfig], or [ErrDocument] for what no keyset
-// may be.
+// What is wrong with the options is found before the first call of a service. Errors are
+// [ErrConfig] then, else those of the services.
 func Init(ctx context.Context, s Services, o InitOptions) (*Document, *AuthKey, error) {
 	if len(s) == 0 {
 		return nil, nil, errNoService
 	}
-	if !isName(o.Name) {
-		return nil, nil, fmt.Errorf("%w: the name of a keyset is [a-z0-9][a-z0-9._-]{0,62}", ErrConfig)
-	}
-	d := &Document{Name: o.Name, Lineage: newUUID(), Revision: o.After + 1, TTL: o.TTL, Policy: o.Policy, Auth: AuthEntry{ID: newUUID()}}
-	if d.TTL == 0 {
-		d.TTL = 10 * time.Minute
-	}
-	if d.Policy == (Policy{}) {
-		d.Policy = DefaultPolicy()
+	d, err := o.document()
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	auth, err := d.initAuth(ctx, s)
 	if err != nil {
@@ -58,11 +52,41 @@ func Init(ctx context.Context, s Services, o InitOptions) (*Document, *AuthKey, 
 		return nil, nil, err
 	}
 	d.raise()
-	d.note(o.Note, "init", d.Keys[0].KID)
+	d.note(o.Note, "init", d.Primary().KID)
 	if err := d.check(); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrDocument, err)
 	}
 	return d, auth, nil
+}
+
+// document returns the new keyset without its keys.
+func (o InitOptions) document() (*Document, error) {
+	d := &Document{Name: o.Name, Lineage: newUUID(), Revision: o.After + 1, TTL: o.TTL, Policy: o.Policy, Auth: AuthEntry{ID: newUUID()}}
+	if d.TTL == 0 {
+		d.TTL = 10 * time.Minute
+	}
+	if d.Policy == (Policy{}) {
+		d.Policy = DefaultPolicy()
+	}
+	d.Policy.Was = nil
+	if err := d.checkHead(); err != nil {
+		return nil, err
+	}
+	if err := o.Note.check(); err != nil {
+		return nil, err
+	}
+	seen := make(map[string]int)
+	for i, secret := range o.Secrets {
+		key, err := localKey(secret)
+		if err != nil {
+			return nil, fmt.Errorf("secret %d: %w", i, err)
+		}
+		if first, twice := seen[key.KID()]; twice {
+			return nil, fmt.Errorf("secret %d has the key id %s of secret %d: give each one once", i, key.KID(), first)
+		}
+		seen[key.KID()] = i
+	}
+	return d, nil
 }
 
 func (d *Document) initAuth(ctx context.Context, s Services) (*AuthKey, error) {

@@ -1,7 +1,9 @@
 package keyset
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,6 +15,18 @@ type Note struct {
 	At     time.Time // rounded up to the millisecond
 	Actor  string    // at most 200 bytes, no control characters; user@host say
 	Reason string    // likewise; may be empty
+}
+
+func (n Note) check() error {
+	switch {
+	case n.At.IsZero():
+		return errors.New("a change has the time at which it is made, and none is given")
+	case !isText(n.Actor):
+		return fmt.Errorf("the note of a change: %w", errText("actor"))
+	case !isText(n.Reason):
+		return fmt.Errorf("the note of a change: %w", errText("reason"))
+	}
+	return nil
 }
 
 // A MoveError reports that a key may not change its state in this way.
@@ -41,7 +55,7 @@ const gone = "gone"
 // Stage adds a new key, which unseals and does not seal yet. The error is a
 // [*MoveError] if another key is staged.
 func (d *Document) Stage(n Note, k Key) error {
-	return d.change(func(d *Document) error {
+	return d.change(n, func(d *Document) error {
 		for other := range d.in(Staged) {
 			return &MoveError{KID: k.KID, From: "new", To: string(Staged), Why: "key " + other.KID + " is staged: promote or abort it first"}
 		}
@@ -51,10 +65,10 @@ func (d *Document) Stage(n Note, k Key) error {
 		if d.taken(k.KID) {
 			return &MoveError{KID: k.KID, From: "new", To: string(Staged), Why: "the keyset had a key of that id before; make another"}
 		}
-		k.State, k.Staged = Staged, strict.CeilTime(n.At)
-		k.Created = strict.CeilTime(k.Created)
-		k.Wrapped = cloneWrapped(k.Wrapped)
-		d.Keys = append(d.Keys, k)
+		d.Keys = append(d.Keys, Key{
+			ID: k.ID, KID: k.KID, Format: k.Format, State: Staged,
+			Created: strict.CeilTime(k.Created), Staged: strict.CeilTime(n.At), Wrapped: cloneWrapped(k.Wrapped),
+		})
 		d.raise()
 		d.note(n, "stage", k.KID)
 		return nil
@@ -63,13 +77,13 @@ func (d *Document) Stage(n Note, k Key) error {
 
 // Promote makes the staged key of that key id the primary, and the primary retiring.
 func (d *Document) Promote(n Note, kid string) error {
-	return d.change(func(d *Document) error { return d.stepUp(n, kid, Staged, "promote") })
+	return d.change(n, func(d *Document) error { return d.stepUp(n, kid, Staged, "promote") })
 }
 
 // Rollback makes the retiring key of that key id the primary again, and the primary
 // retiring.
 func (d *Document) Rollback(n Note, kid string) error {
-	return d.change(func(d *Document) error { return d.stepUp(n, kid, Retiring, "rollback") })
+	return d.change(n, func(d *Document) error { return d.stepUp(n, kid, Retiring, "rollback") })
 }
 
 func (d *Document) stepUp(n Note, kid string, from State, action string) error {
@@ -87,7 +101,7 @@ func (d *Document) stepUp(n Note, kid string, from State, action string) error {
 
 // Drain notes that no instance seals with the retiring key of that key id any more.
 func (d *Document) Drain(n Note, kid string) error {
-	return d.change(func(d *Document) error {
+	return d.change(n, func(d *Document) error {
 		k, err := d.find(kid, Retiring, "drained")
 		if err != nil {
 			return err
@@ -103,12 +117,12 @@ func (d *Document) Drain(n Note, kid string) error {
 
 // Retire takes a retiring key out of the keyset. It does not undo a leak: see [Document.Revoke].
 func (d *Document) Retire(n Note, kid string) error {
-	return d.change(func(d *Document) error { return d.takeOut(n, kid, Retiring, "retire") })
+	return d.change(n, func(d *Document) error { return d.takeOut(n, kid, Retiring, "retire") })
 }
 
 // Abort takes a staged key out of the keyset.
 func (d *Document) Abort(n Note, kid string) error {
-	return d.change(func(d *Document) error { return d.takeOut(n, kid, Staged, "abort") })
+	return d.change(n, func(d *Document) error { return d.takeOut(n, kid, Staged, "abort") })
 }
 
 func (d *Document) takeOut(n Note, kid string, from State, action string) error {
@@ -124,7 +138,7 @@ func (d *Document) takeOut(n Note, kid string, from State, action string) error 
 // left of the key explains why. The primary is not revoked: promote, or roll back to,
 // another key first, in the same revision.
 func (d *Document) Revoke(n Note, kid string) error {
-	return d.change(func(d *Document) error {
+	return d.change(n, func(d *Document) error {
 		k := d.Key(kid)
 		switch {
 		case k == nil:
@@ -152,21 +166,34 @@ func (d *Document) bury(now time.Time) {
 	d.Keys = slices.DeleteFunc(d.Keys, func(k Key) bool { return drop[k.KID] })
 }
 
-// Rewrap replaces the wrappings of a key's data key, or those of the auth key if kid is
-// "". The caller has unwrapped each and compared it: see [Services.Rewrap].
-func (d *Document) Rewrap(n Note, kid string, wrapped []WrappedKey) error {
-	return d.change(func(d *Document) error {
-		switch k := d.Key(kid); {
-		case kid == "":
-			d.Auth.Wrapped = cloneWrapped(wrapped)
-		case k == nil:
-			return &MoveError{KID: kid, To: "wrapped anew"}
-		case k.State == Revoked:
-			return &MoveError{KID: kid, From: k.State, To: "wrapped anew"}
-		default:
-			k.Wrapped = cloneWrapped(wrapped)
+// Rewrap replaces wrappings: by key id those of data keys, and under "" those of the auth
+// key. The caller has unwrapped each and compared it: see [Services.Rewrap].
+func (d *Document) Rewrap(n Note, wrapped map[string][]WrappedKey) error {
+	return d.change(n, func(d *Document) error {
+		for _, kid := range slices.Sorted(maps.Keys(wrapped)) {
+			wrapped := wrapped[kid]
+			switch k := d.Key(kid); {
+			case kid == "":
+				d.Auth.Wrapped = cloneWrapped(wrapped)
+			case k == nil:
+				return &MoveError{KID: kid, To: "wrapped anew"}
+			case k.State == Revoked:
+				return &MoveError{KID: kid, From: k.State, To: "wrapped anew"}
+			default:
+				k.Wrapped = cloneWrapped(wrapped)
+			}
 		}
-		d.note(n, "rewrap", kid)
+		d.note(n, "rewrap", "")
+		return nil
+	})
+}
+
+// Record adds a line to the history about something that changes nothing else in the
+// keyset, such as an instance that was taken out of a registry by hand. action is one
+// word, at most 32 bytes.
+func (d *Document) Record(n Note, action string) error {
+	return d.change(n, func(d *Document) error {
+		d.note(n, action, "")
 		return nil
 	})
 }
@@ -188,18 +215,24 @@ func (d *Document) taken(kid string) bool {
 	return d.Key(kid) != nil || slices.ContainsFunc(d.History, func(e Event) bool { return e.KID == kid })
 }
 
-// raise raises the MaxTTL of every key to the ceiling in force: for each key that of the
-// keyset and those of the peers, since a peer is given every key in time.
+// raise raises the MaxTTL of every key to the ceiling in force.
 func (d *Document) raise() {
-	ceiling := d.TTL
-	for _, p := range d.Peers {
-		ceiling = max(ceiling, p.TTL)
-	}
+	ceiling := d.ceiling()
 	for i := range d.Keys {
 		if k := &d.Keys[i]; k.Unseals() {
 			k.MaxTTL = max(k.MaxTTL, ceiling)
 		}
 	}
+}
+
+// ceiling returns how long a token may live, whoever seals it: the keyset or a peer, since
+// a peer is given every key in time.
+func (d *Document) ceiling() time.Duration {
+	ceiling := d.TTL
+	for _, p := range d.Peers {
+		ceiling = max(ceiling, p.TTL)
+	}
+	return ceiling
 }
 
 // note adds a line to the history.

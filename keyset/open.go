@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/echoseal/echoseal/codec/local"
+	"github.com/echoseal/echoseal/internal/strict"
 )
 
 // Load reads the document of a source, and verifies that it is the keyset of that name
@@ -24,7 +25,7 @@ func Load(ctx context.Context, source Source, services Services, name string) (d
 	}
 	d, err = Parse(text)
 	if err != nil {
-		return nil, nil, "", err
+		return nil, nil, "", fmt.Errorf("reading the keyset %s: %w", name, err)
 	}
 	if d.Name != name {
 		return nil, nil, "", fmt.Errorf("the keyset is %s, and %s is what was asked for: correct the name or the place", d.Name, name)
@@ -38,20 +39,23 @@ func Load(ctx context.Context, source Source, services Services, name string) (d
 	if err != nil {
 		return nil, nil, "", err
 	}
-	return d, auth, version, auth.Verify(d)
+	if err := auth.Verify(d); err != nil {
+		return nil, nil, "", fmt.Errorf("reading the keyset %s: %w", name, err)
+	}
+	return d, auth, version, nil
 }
 
 // OpenAuth unwraps the auth key of a keyset, for [NewAuthKey] and the key of the fleet's
 // reports. The caller zeroes the 32 bytes after use. Errors are those of
 // [Services.Unwrap], or [Corrupt].
 func (s Services) OpenAuth(ctx context.Context, d *Document) ([]byte, error) {
-	secret, err := s.Unwrap(ctx, d.Auth.Wrapped, EncryptionContext(d.Name, d.Auth.ID, Auth))
+	secret, t, err := s.unwrap(ctx, d.Auth.Wrapped, EncryptionContext(d.Name, d.Auth.ID, Auth))
 	if err != nil {
 		return nil, fmt.Errorf("unwrapping the auth key of keyset %s: %w", d.Name, err)
 	}
 	if len(secret) != authKeySize {
 		clear(secret)
-		return nil, corrupt("the auth key of keyset "+d.Name, d.Auth.Wrapped, fmt.Errorf("it is %d bytes long instead of %d", len(secret), authKeySize))
+		return nil, corrupt("the auth key of keyset "+d.Name, t.wrapped, restore, fmt.Errorf("it is %d bytes long instead of %d", len(secret), authKeySize))
 	}
 	return secret, nil
 }
@@ -71,37 +75,39 @@ func (s Services) OpenKey(ctx context.Context, name string, k Key) (*local.Key, 
 	return key, err
 }
 
-const maxSecret = 1024 // bytes of a secret that was taken over
+const (
+	minSecret = 32   // bytes of a data key
+	maxSecret = 1024 // bytes of one that was taken over
+)
 
 func (s Services) openSecret(ctx context.Context, name string, k Key) ([]byte, *local.Key, error) {
+	if k.State == Revoked {
+		return nil, nil, fmt.Errorf("%w: key %s of keyset %s is revoked, and its data key gone", ErrConfig, k.KID, name)
+	}
 	if k.Format != FormatV1 {
 		return nil, nil, fmt.Errorf("%w: key %s has the token format %q, which this version does not know", ErrConfig, k.KID, k.Format)
 	}
-	secret, err := s.Unwrap(ctx, k.Wrapped, EncryptionContext(name, k.ID, Data))
+	secret, t, err := s.unwrap(ctx, k.Wrapped, EncryptionContext(name, k.ID, Data))
 	if err != nil {
 		return nil, nil, fmt.Errorf("unwrapping key %s of keyset %s: %w", k.KID, name, err)
 	}
-	what := "key " + k.KID + " of keyset " + name
-	key, err := local.NewKey(secret)
-	if err != nil || len(secret) > maxSecret {
-		err = corrupt(what, k.Wrapped, fmt.Errorf("it is %d bytes long", len(secret)))
-	} else if key.KID() != k.KID {
-		err = corrupt(what, k.Wrapped, errors.New("the data key belongs to another key id"))
+	key, err := localKey(secret)
+	if err == nil && key.KID() != k.KID {
+		err = errors.New("the data key belongs to another key id")
 	}
 	if err != nil {
 		clear(secret)
-		return nil, nil, err
+		return nil, nil, corrupt("key "+k.KID+" of keyset "+name, t.wrapped, restore, err)
 	}
 	return secret, key, nil
 }
 
 // corrupt is the error of what unwraps to something else than the document says.
-func corrupt(what string, wrapped []WrappedKey, err error) error {
-	return &KeyError{
-		Kind: Corrupt, Key: wrapped[0].Service, Operation: "unwrapping " + what,
-		Remedy: "it was not used; restore the wrapping from an older copy of the keyset", Err: err,
-	}
+func corrupt(what string, w WrappedKey, remedy string, err error) error {
+	return &KeyError{Kind: Corrupt, Key: w.Service, Operation: "unwrapping " + what, Remedy: "it was not used; " + remedy, Err: err}
 }
+
+const restore = "restore the wrapping from an older copy of the keyset"
 
 // GenerateKey makes a data key for d, wrapped by the first service, and opens the wrapping
 // once as a server would. It is a new [Key] without a state, for [Document.Stage], whose
@@ -125,11 +131,17 @@ func (d *Document) GenerateKey(ctx context.Context, s Services, now time.Time) (
 
 // WrapKey makes a [Key] as [Document.GenerateKey] does, of a secret of 32 to 1024 bytes that
 // is in use already. It keeps nothing of secret.
+//
+// Before any call the error is [ErrConfig] for a secret of another length, and a
+// [*MoveError] if the keyset has or had a key of its key id.
 func (d *Document) WrapKey(ctx context.Context, s Services, secret []byte, now time.Time) (Key, error) {
-	if len(secret) > maxSecret {
-		return Key{}, fmt.Errorf("%w: the secret is %d bytes long, and at most %d can be taken over", ErrConfig, len(secret), maxSecret)
-	}
-	if len(s) == 0 {
+	key, err := localKey(secret)
+	switch {
+	case err != nil:
+		return Key{}, fmt.Errorf("%w: the secret: %w", ErrConfig, err)
+	case d.taken(key.KID()):
+		return Key{}, &MoveError{KID: key.KID(), From: "new", To: string(Staged), Why: "the keyset has or had a key of that id: the same secret, or another that has its key id by chance"}
+	case len(s) == 0:
 		return Key{}, errNoService
 	}
 	id := newUUID()
@@ -137,20 +149,27 @@ func (d *Document) WrapKey(ctx context.Context, s Services, secret []byte, now t
 	if err != nil {
 		return Key{}, fmt.Errorf("wrapping a secret for keyset %s: %w", d.Name, err)
 	}
-	k, err := d.newKey(ctx, s, id, secret, w, now)
-	if err == nil && d.taken(k.KID) {
-		err = &MoveError{KID: k.KID, From: "new", To: string(Staged), Why: "the keyset has or had a key of that id: the same secret, or another that has its key id by chance"}
-	}
-	return k, err
+	return d.newKey(ctx, s, id, secret, w, now)
 }
 
+// localKey makes the key of a data key.
+func localKey(secret []byte) (*local.Key, error) {
+	if len(secret) < minSecret || len(secret) > maxSecret {
+		return nil, fmt.Errorf("it is %d bytes long, and %d to %d are possible", len(secret), minSecret, maxSecret)
+	}
+	return local.NewKey(secret)
+}
+
+// newKey makes the key of a data key, whose wrapping is opened before it is returned.
 func (d *Document) newKey(ctx context.Context, s Services, id string, secret []byte, w WrappedKey, now time.Time) (Key, error) {
-	key, err := local.NewKey(secret)
+	key, err := localKey(secret)
 	if err != nil {
+		return Key{}, fmt.Errorf("making a key for keyset %s: %w", d.Name, err)
+	}
+	if err := preflight(ctx, s, EncryptionContext(d.Name, id, Data), secret, w); err != nil {
 		return Key{}, err
 	}
-	k := Key{ID: id, KID: key.KID(), Format: FormatV1, Created: now, Wrapped: []WrappedKey{w}}
-	return k, preflight(ctx, s, EncryptionContext(d.Name, id, Data), secret, w)
+	return Key{ID: id, KID: key.KID(), Format: FormatV1, Created: strict.CeilTime(now), Wrapped: []WrappedKey{w}}, nil
 }
 
 // preflight opens a new wrapping as a server would, before it is stored.
@@ -161,7 +180,7 @@ func preflight(ctx context.Context, s Services, encryptionContext map[string]str
 		return fmt.Errorf("unwrapping what was just wrapped: %w", err)
 	}
 	if subtle.ConstantTimeCompare(again, secret) != 1 {
-		return corrupt("what was just wrapped", []WrappedKey{w}, errors.New("it is another data key"))
+		return corrupt("what was just wrapped", w, "look for what stands between here and the key service", errors.New("it is another data key"))
 	}
 	return nil
 }

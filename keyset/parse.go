@@ -1,6 +1,7 @@
 package keyset
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 
@@ -42,7 +43,7 @@ func parse(doc []byte) (*Document, error) {
 	}
 	o := strict.Read(v)
 	if version := o.Int("version"); o.Err() == nil && version != Version {
-		return nil, fmt.Errorf("version: it is %d, and this program reads %d: use a newer one", version, Version)
+		return nil, fmt.Errorf("version: it is %d, and this program reads %d: use the one that wrote it", version, Version)
 	}
 	d := &Document{
 		Name: o.String("name"), Lineage: o.String("lineage"), Revision: o.Int("revision"),
@@ -57,13 +58,14 @@ func parse(doc []byte) (*Document, error) {
 	for _, e := range o.Objects("history?") {
 		d.History = append(d.History, readEvent(e))
 	}
-	d.Tag = o.Bytes("tag")
+	if d.Tag = o.Bytes("tag"); len(d.Tag) != sha256.Size {
+		o.Fail("tag", fmt.Sprintf("it is not %d bytes long", sha256.Size))
+	}
 	o.Done()
 	if err := o.Err(); err != nil {
 		return nil, err
 	}
-	d.unknown = o.Unknown()
-	d.signed = signedText(v)
+	d.read = origin{name: d.Name, lineage: d.Lineage, revision: d.Revision, signed: signedText(v), size: len(doc), unknown: o.Unknown()}
 	return d, nil
 }
 
@@ -77,8 +79,13 @@ func signedText(v strict.Value) []byte {
 func readPolicy(o *strict.Object) Policy {
 	p := Policy{
 		MaxAge: o.Duration("max_age"), Settle: o.Duration("settle"), MaxStale: o.Duration("max_stale"),
-		MaxSkew: o.Duration("max_skew"), MinInstances: int(o.Int("min_instances")), Proof: Proof(o.String("proof")),
+		MaxSkew: o.Duration("max_skew"), Proof: Proof(o.String("proof")),
 	}
+	n := o.Int("min_instances")
+	if n > maxInstances {
+		o.Fail("min_instances", errInstances)
+	}
+	p.MinInstances = int(n)
 	if o.Has("was") {
 		was := o.Object("was")
 		p.Was = &FormerPolicy{Settle: was.Duration("settle"), MaxStale: was.Duration("max_stale"), MaxSkew: was.Duration("max_skew"), Until: was.Time("until")}

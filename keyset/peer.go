@@ -10,7 +10,7 @@ import (
 // primary, with a ceiling of its own, which counts in every key's MaxTTL. Until
 // [Document.Confirm] the peer is not known to run with them.
 func (d *Document) Export(n Note, peer string, ttl time.Duration) error {
-	return d.change(func(d *Document) error {
+	return d.change(n, func(d *Document) error {
 		p := Peer{Name: peer, Primary: d.Primary().KID, TTL: ttl}
 		for _, k := range d.Keys {
 			if k.Unseals() {
@@ -31,7 +31,7 @@ func (d *Document) Export(n Note, peer string, ttl time.Duration) error {
 
 // Confirm notes that a peer runs with what was exported to it last.
 func (d *Document) Confirm(n Note, peer string) error {
-	return d.change(func(d *Document) error {
+	return d.change(n, func(d *Document) error {
 		i := d.peer(peer)
 		if i < 0 {
 			return d.noPeer(peer)
@@ -44,7 +44,7 @@ func (d *Document) Confirm(n Note, peer string) error {
 
 // ForgetPeer notes that a peer is no more.
 func (d *Document) ForgetPeer(n Note, peer string) error {
-	return d.change(func(d *Document) error {
+	return d.change(n, func(d *Document) error {
 		i := d.peer(peer)
 		if i < 0 {
 			return d.noPeer(peer)

@@ -62,20 +62,42 @@ func DefaultPolicy() Policy {
 
 func (p Policy) check() error {
 	switch {
-	case p.MaxAge < time.Second:
-		return errors.New("max_age: it is less than 1s")
-	case p.Settle < 0 || p.MaxStale < 0:
-		return errors.New("settle, max_stale: they are not negative")
-	case p.MaxSkew <= 0 || p.MaxSkew > time.Minute:
-		return errors.New("max_skew: it is not in (0s, 1m0s]; a token may be dated 60 s ahead at most")
-	case p.MinInstances < 0 || p.MinInstances > maxInt:
-		return errors.New("min_instances: it is not in [0, 2^53)")
+	case !isSpan(p.MaxAge):
+		return errSpan("max_age")
+	case p.MinInstances < 0 || p.MinInstances > maxInstances:
+		return errors.New("min_instances: " + errInstances)
 	case p.Proof != ProofReports && p.Proof != ProofSettle:
 		return errors.New("proof: it is neither reports nor settle")
 	case p.Proof == ProofSettle && p.MaxStale == 0:
 		return errors.New("max_stale: 0 means for ever, and proof settle waits that long")
-	case p.Was != nil && (p.Was.Until.IsZero() || p.Was.Settle < 0 || p.Was.MaxStale < 0 || p.Was.MaxSkew <= 0 || p.Was.MaxSkew > time.Minute):
-		return errors.New("was: it is no policy that was in force")
+	}
+	if err := checkReach(p.Settle, p.MaxStale, p.MaxSkew); err != nil || p.Was == nil {
+		return err
+	}
+	if p.Was.Until.IsZero() {
+		return errors.New("was.until: it is missing")
+	}
+	if err := checkReach(p.Was.Settle, p.Was.MaxStale, p.Was.MaxSkew); err != nil {
+		return fmt.Errorf("was.%w", err)
+	}
+	return nil
+}
+
+const (
+	// maxInstances is the largest int on every platform.
+	maxInstances = 1<<31 - 1
+	errInstances = "it is not in [0, 2^31)"
+)
+
+// checkTimes checks what a policy and a former one have in common.
+func checkReach(settle, maxStale, maxSkew time.Duration) error {
+	switch {
+	case settle < 0 || settle > maxDuration:
+		return fmt.Errorf("settle: it is not in [0s, %v]", maxDuration)
+	case maxStale < 0 || maxStale > maxDuration:
+		return fmt.Errorf("max_stale: it is not in [0s, %v]", maxDuration)
+	case maxSkew <= 0 || maxSkew > time.Minute:
+		return errors.New("max_skew: it is not in (0s, 1m0s]; a token may be dated 60 s ahead at most")
 	}
 	return nil
 }
@@ -93,6 +115,14 @@ func (p Policy) At(now time.Time) Policy {
 	return p
 }
 
+// until returns when former values stop counting, the zero time if there are none.
+func (p Policy) until() time.Time {
+	if p.Was == nil {
+		return time.Time{}
+	}
+	return p.Was.Until
+}
+
 // longer returns the longer of two times after which a server is stale, 0 being for ever.
 func longer(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
@@ -102,23 +132,32 @@ func longer(a, b time.Duration) time.Duration {
 }
 
 // SetPolicy changes the policy; p.Was is ignored. Lowering Settle, MaxStale or MaxSkew is
-// refused while a rotation is unfinished, and the old values count until their sum
-// after n.At.
+// refused while a rotation is unfinished, and what counted until then goes on counting
+// until the sum of the three after n.At.
+//
+// After a MaxStale of 0 that sum has the new MaxStale. No time bounds how long an instance
+// that does not see the change goes on, so see to it that every one has read the new
+// revision by then.
 func (d *Document) SetPolicy(n Note, p Policy) error {
-	return d.change(func(d *Document) error {
-		old := d.Policy.At(n.At)
-		p.Was = nil
-		lowered := p.Settle < old.Settle || p.MaxSkew < old.MaxSkew || longer(p.MaxStale, old.MaxStale) != p.MaxStale
-		if lowered && d.Unfinished() {
+	return d.change(n, func(d *Document) error {
+		now, old := d.Policy, d.Policy.At(n.At)
+		switch lowered := p.Settle < now.Settle || p.MaxSkew < now.MaxSkew || longer(p.MaxStale, now.MaxStale) != p.MaxStale; {
+		case lowered && d.Unfinished():
 			return fmt.Errorf("keyset %s: settle, max_stale and max_skew are not lowered while a rotation is unfinished: finish or abort it first", d.Name)
-		}
-		if lowered {
+		case lowered:
 			stale := old.MaxStale
-			if stale == 0 { // an instance that was told to go on for ever leaves only by being forgotten
+			if stale == 0 {
 				stale = p.MaxStale
 			}
 			until := n.At.Add(old.Settle + stale + old.MaxSkew)
+			if was := now.Was; was != nil && was.Until.After(until) {
+				until = was.Until
+			}
 			p.Was = &FormerPolicy{Settle: old.Settle, MaxStale: old.MaxStale, MaxSkew: old.MaxSkew, Until: strict.CeilTime(until)}
+		case n.At.Before(now.until()):
+			p.Was = now.Was
+		default:
+			p.Was = nil
 		}
 		d.Policy = p
 		d.note(n, "policy", "")
@@ -129,7 +168,7 @@ func (d *Document) SetPolicy(n Note, p Policy) error {
 // SetTTL changes the ceiling. It raises what every key's MaxTTL is below it; lowering it
 // lowers none, since tokens of the old length are there.
 func (d *Document) SetTTL(n Note, ttl time.Duration) error {
-	return d.change(func(d *Document) error {
+	return d.change(n, func(d *Document) error {
 		d.TTL = ttl
 		d.raise()
 		d.note(n, "ttl", "")

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,7 +17,7 @@ import (
 // A member that is missing is wrong unless its name ends in "?".
 type Object struct {
 	members map[string]Value
-	read    map[string]bool
+	read    []string
 	path    string
 	root    *root
 }
@@ -37,7 +39,7 @@ func Read(v Value) *Object {
 }
 
 func (r *root) object(members map[string]Value, path string) *Object {
-	return &Object{members: members, read: make(map[string]bool), path: path, root: r}
+	return &Object{members: members, path: path, root: r}
 }
 
 // Err returns the first error of the whole document.
@@ -50,8 +52,9 @@ func (o *Object) Unknown() bool { return o.root.unknown }
 // Done notes whether o has members besides those that were read until now.
 func (o *Object) Done() {
 	for name := range o.members {
-		if !o.read[name] {
+		if !slices.Contains(o.read, name) {
 			o.root.unknown = true
+			return
 		}
 	}
 }
@@ -80,7 +83,7 @@ func (o *Object) Has(name string) bool { _, ok := o.members[name]; return ok }
 // it is optional.
 func (o *Object) member(name string) (Value, bool) {
 	plain, optional := strings.CutSuffix(name, "?")
-	o.read[plain] = true
+	o.read = append(o.read, plain)
 	v, ok := o.members[plain]
 	if !ok && !optional {
 		o.Fail(plain, "it is missing")
@@ -117,15 +120,16 @@ func (o *Object) Bool(name string) bool {
 	return b
 }
 
-// Time reads a time as [FormatTime] writes it.
+// Time reads a time as [FormatTime] writes it, not before 1970: the zero time is never
+// one that was read.
 func (o *Object) Time(name string) time.Time {
 	s, ok := read[string](o, name, "a string")
 	if !ok {
 		return time.Time{}
 	}
 	t, err := time.Parse(timeFormat, s)
-	if err != nil || FormatTime(t) != s {
-		o.Fail(name, "it is not a time such as 2006-01-02T15:04:05.000Z")
+	if err != nil || FormatTime(t) != s || t.Year() < 1970 {
+		o.Fail(name, "it is not a time since 1970 such as 2006-01-02T15:04:05.000Z")
 		return time.Time{}
 	}
 	return t
@@ -186,20 +190,22 @@ func (o *Object) Object(name string) *Object {
 	return r.object(members, o.join(strings.TrimSuffix(name, "?")))
 }
 
-// Objects reads an array of objects.
-func (o *Object) Objects(name string) []*Object {
+// Objects reads an array of objects. It stops at the first error of the document, so that
+// no more is kept of a long array than what is right in it.
+func (o *Object) Objects(name string) iter.Seq2[int, *Object] {
 	values, _ := read[[]Value](o, name, "an array")
-	var all []*Object
-	for i, v := range values {
-		path := fmt.Sprintf("%s[%d]", strings.TrimSuffix(name, "?"), i)
-		members, ok := v.(map[string]Value)
-		if !ok {
-			o.Fail(path, "it is not an object")
-			return nil
+	return func(yield func(int, *Object) bool) {
+		for i, v := range values {
+			path := fmt.Sprintf("%s[%d]", strings.TrimSuffix(name, "?"), i)
+			members, ok := v.(map[string]Value)
+			if !ok {
+				o.Fail(path, "it is not an object")
+			}
+			if o.root.err != nil || !yield(i, o.root.object(members, o.join(path))) {
+				return
+			}
 		}
-		all = append(all, o.root.object(members, o.join(path)))
 	}
-	return all
 }
 
 const timeFormat = "2006-01-02T15:04:05.000Z"
