@@ -36,6 +36,9 @@ func Response(m mcp.JSONRPCMessage) mcp.JSONRPCMessage {
 // not take a message apart: each Write is one Write to w.
 //
 //	err := server.NewStdioServer(s).Listen(ctx, os.Stdin, mcpgo.Writer(os.Stdout))
+//
+// A server.HTTPResponseWriter of your own, for a framework that is not net/http, may
+// write its bodies through one, too; the status stays 200.
 func Writer(w io.Writer) io.Writer { return writer{w} }
 
 type writer struct{ io.Writer }
