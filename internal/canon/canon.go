@@ -11,14 +11,17 @@ import (
 // overlap. On an error it returns dst as far as it got.
 //
 // It takes time and space linear in the document's size but for sorting.
-func Append(dst, src []byte) ([]byte, error) {
+func Append(dst, src []byte) ([]byte, error) { return appendCanonical(dst, src, 1<<10) }
+
+// appendCanonical is Append; objects of up to small bytes are put in order at once.
+func appendCanonical(dst, src []byte, small uint32) ([]byte, error) {
 	if len(src) > MaxBytes {
 		return dst, tooLong.at(MaxBytes)
 	}
 	w := writers.Get().(*writer)
 	defer w.release()
 	w.scanner = scanner{src: view(src)}
-	w.out, w.start = dst, len(dst)
+	w.out, w.start, w.small = dst, len(dst), small
 	w.space()
 	p := w.write()
 	if p == "" {
@@ -33,15 +36,17 @@ func Append(dst, src []byte) ([]byte, error) {
 }
 
 // A writer writes the canonical form of what its scanner takes, in the order of the
-// source, and notes which objects have to be put in order afterwards: moving each
-// when it is complete would move its inner ones again at every level.
+// source. It puts the members of a small object in order when that is complete, and notes
+// larger ones to put them in order at the end: moving each at once would move its inner
+// ones again at every level.
 type writer struct {
 	scanner
 	out     []byte
 	start   int      // where the document begins in out; offsets count from there
+	small   uint32   // how long an object may be to be put in order at once
 	names   []byte   // the text of names that are written otherwise than in the source
 	members []member // of the objects that are being written, innermost last
-	objects []object // those that are not in order
+	objects []object // those to be put in order at the end
 	sorted  []member // their members in order
 	scratch []byte
 }
@@ -64,7 +69,6 @@ func (w *writer) release() {
 	if cap(w.scratch) > maxPooled || cap(w.names) > maxPooled || cap(w.members) > maxPooled/16 || cap(w.sorted) > maxPooled/16 {
 		return
 	}
-	clear(w.scratch)
 	clear(w.names)
 	*w = writer{names: w.names[:0], members: w.members[:0], objects: w.objects[:0], sorted: w.sorted[:0], scratch: w.scratch[:0]}
 	writers.Put(w)
@@ -207,8 +211,8 @@ func (w *writer) compare(a, b member) int {
 	return strings.Compare(x, y)
 }
 
-// sort notes the object that was written from start on, with its members in order of
-// their names, of each name the last.
+// sort puts the object that was written from start on in order of its members' names, of
+// each name the last. One that is not small is only noted.
 func (w *writer) sort(start uint32, members []member) {
 	repeated := false
 	slices.SortFunc(members, func(a, b member) int {
@@ -219,23 +223,47 @@ func (w *writer) sort(start uint32, members []member) {
 		}
 		return order
 	})
-	o := object{start: start, end: w.at(), first: uint32(len(w.sorted))}
-	for i, m := range members {
-		if !repeated || i+1 == len(members) || w.compare(m, members[i+1]) != 0 {
-			w.sorted = append(w.sorted, m)
+	if repeated {
+		last := members[:0]
+		for i, m := range members {
+			if i+1 == len(members) || w.compare(m, members[i+1]) != 0 {
+				last = append(last, m)
+			}
 		}
+		members = last
 	}
+	if w.at()-start <= w.small {
+		w.rewrite(start, members)
+		return
+	}
+	o := object{start: start, end: w.at(), first: uint32(len(w.sorted))}
+	w.sorted = append(w.sorted, members...)
 	o.last = uint32(len(w.sorted))
 	w.objects = append(w.objects, o)
 }
 
-// reorder writes the output once more, in order.
+// rewrite writes the object that was written from start on once more, in order.
+func (w *writer) rewrite(start uint32, members []member) {
+	w.scratch = append(w.scratch[:0], w.out[w.start+int(start):]...)
+	w.out = append(w.out[:w.start+int(start)], '{')
+	for i, m := range members {
+		if i > 0 {
+			w.out = append(w.out, ',')
+		}
+		w.out = append(w.out, w.scratch[m.start-start:m.end-start]...)
+	}
+	w.out = append(w.out, '}')
+	clear(w.scratch)
+}
+
+// reorder writes the output once more, with the objects that were noted in order.
 func (w *writer) reorder() {
 	// Inner objects were complete first; the walk meets the outer ones first.
 	slices.SortFunc(w.objects, func(a, b object) int { return cmp.Compare(a.start, b.start) })
 	w.scratch = append(w.scratch[:0], w.out[w.start:]...)
 	w.out = w.out[:w.start]
 	w.copy(w.objects, 0, uint32(len(w.scratch)))
+	clear(w.scratch)
 }
 
 // copy writes what was written from from to to, in order; inside are the objects there.

@@ -101,9 +101,11 @@ func TestMembersAreSortedByCodePoint(t *testing.T) {
 		`{"a":{"d":1,"c":2},"b":0,"a":{"f":1,"e":2}}`:         `{"a":{"e":2,"f":1},"b":0}`,
 		`[{"b":1,"a":2},{"d":1,"c":{"f":1,"e":2}}]`:           `[{"a":2,"b":1},{"c":{"e":2,"f":1},"d":1}]`,
 	} {
-		got, err := Append([]byte("before "), []byte(in))
-		if err != nil || string(got) != "before "+want {
-			t.Errorf("%s = %s, %v; want %s", in, got, err, want)
+		for _, small := range []uint32{0, 20, 1 << 10} {
+			got, err := appendCanonical([]byte("before "), []byte(in), small)
+			if err != nil || string(got) != "before "+want {
+				t.Errorf("%s = %s, %v; want %s (small is %d)", in, got, err, want, small)
+			}
 		}
 	}
 }
@@ -281,6 +283,9 @@ func FuzzAppend(f *testing.F) {
 		}
 		if err != nil {
 			return
+		}
+		if late, err := appendCanonical([]byte("x"), doc, 0); err != nil || string(late) != string(out) {
+			t.Fatalf("%q = %q, but put in order at the end %q, %v", doc, out, late, err)
 		}
 		if want := "x" + canonical(strings.TrimSpace(string(doc))); string(out) != want {
 			t.Fatalf("%q = %q, want %q", doc, out, want)
