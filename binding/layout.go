@@ -1,11 +1,6 @@
 package binding
 
-import (
-	"bytes"
-	"strconv"
-
-	"github.com/echoseal/echoseal/internal/canon"
-)
+import "github.com/echoseal/echoseal/internal/canon"
 
 // appendExpected appends the state in s.payload to dst if the payload is what this round
 // would have sealed, but for the times, the salt and the state, and passes every check. It
@@ -19,9 +14,9 @@ func (r *Round) appendExpected(dst []byte, s *scratch, now float64) (_ []byte, o
 	}
 	in := layout{rest: s.payload}
 	in.skip(`{"v":1,"iat":`)
-	iat := in.time()
+	issued := in.time()
 	in.skip(`,"exp":`)
-	exp := in.time()
+	expires := in.time()
 	in.skip(`,"m":"`)
 	in.skip(r.request.Method)
 	in.skip(`","t":"`)
@@ -42,7 +37,8 @@ func (r *Round) appendExpected(dst []byte, s *scratch, now float64) (_ []byte, o
 	}
 	in.skipLast(r.policy.audienceMember)
 	in.skipLast(`"`)
-	if in.differs || !(iat <= now+futureSkew) || !(now < exp) {
+	// Within a second of a limit the fractions count, which are not looked at here.
+	if in.differs || issued+1 > now+futureSkew || expires <= now {
 		return dst, false
 	}
 	// A quote that is not escaped would end the state early: then it is no text.
@@ -84,30 +80,29 @@ func (l *layout) last(n int) []byte {
 	return end
 }
 
-// time takes a number off the start that is written as [canon.AppendFloat] writes a time.
+// time takes a time off the start as [canon.AppendFloat] writes one, and returns its whole
+// seconds.
 func (l *layout) time() float64 {
-	const longest = 32
-	n := bytes.IndexByte(l.rest[:min(longest, len(l.rest))], ',')
-	if n < 0 || !isTime(l.rest[:n]) {
+	if len(l.rest) > 0 && l.rest[0] == '0' { // 0.5 may be one, but 00.5 is no number
+		l.differs = true
+	}
+	seconds := l.digits()
+	l.skip(".")
+	l.digits()
+	return seconds
+}
+
+// digits takes digits off the start and returns what they say.
+func (l *layout) digits() float64 {
+	const most = 15 // a float64 has room for these
+	n, value := 0, int64(0)
+	for ; n < len(l.rest) && n <= most && l.rest[n] >= '0' && l.rest[n] <= '9'; n++ {
+		value = value*10 + int64(l.rest[n]-'0')
+	}
+	if n == 0 || n > most {
 		l.differs = true
 		return 0
 	}
-	f, _ := strconv.ParseFloat(string(l.rest[:n]), 64) // its grammar has been checked
 	l.rest = l.rest[n:]
-	return f
-}
-
-// isTime reports whether text is digits, a point and digits, and does not begin with 0.
-func isTime(text []byte) bool {
-	whole, fraction, ok := bytes.Cut(text, []byte{'.'})
-	return ok && isDigits(whole) && whole[0] != '0' && isDigits(fraction)
-}
-
-func isDigits(text []byte) bool {
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return len(text) > 0
+	return float64(value)
 }
