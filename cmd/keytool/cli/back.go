@@ -20,14 +20,14 @@ token is lost. It needs no report from the servers.`,
 			ctx, cancel := a.context(cmd)
 			defer cancel()
 			c := &change{Action: "abort"}
-			return a.apply(ctx, c, func(o *opened, next *keyset.Document) error {
+			return a.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
 				kid := keyIn(next, keyset.Staged)
 				if kid == "" {
 					return fmt.Errorf("no key of %s is staged, so there is nothing to abort", next.Name)
 				}
-				c.KID, c.Did = kid, "drop the staged key "+kid
+				c.KID, c.Summary = kid, a.did("drop", "dropped")+" the staged key "+kid
 				c.Then = "nothing; keytool rotate begins anew when it is due"
-				return next.Abort(o.stamp(), kid)
+				return next.Abort(stamp(), kid)
 			})
 		},
 	}
@@ -47,14 +47,14 @@ report from the servers is needed.`,
 			ctx, cancel := a.context(cmd)
 			defer cancel()
 			c := &change{Action: "rollback"}
-			return a.apply(ctx, c, func(o *opened, next *keyset.Document) error {
+			return a.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
 				from, to := next.Primary().KID, lastDemoted(next)
 				if to == "" {
 					return fmt.Errorf("no key of %s is retiring, so there is none to go back to", next.Name)
 				}
-				c.KID, c.Did = to, fmt.Sprintf("make %s primary again, and %s retiring", to, from)
+				c.KID, c.counted, c.Summary = to, to, fmt.Sprintf("%s primary again, and %s retiring", a.did("make "+to, to+" is"), from)
 				c.Then = "keytool rotate --wait retires " + from + " in time"
-				return next.Rollback(o.stamp(), to)
+				return next.Rollback(stamp(), to)
 			})
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/echoseal/echoseal/fleet"
 	"github.com/echoseal/echoseal/keyset"
 )
 
@@ -54,4 +55,12 @@ func exitOf(err error) Exit {
 	default:
 		return failed
 	}
+}
+
+// misconfigured makes an error about a setting a usage error.
+func misconfigured(err error) error {
+	if errors.Is(err, keyset.ErrConfig) || errors.Is(err, fleet.ErrConfig) {
+		return &exitError{code: usage, err: err}
+	}
+	return err
 }

@@ -2,13 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +37,12 @@ func (a *app) fleetCommand() *cobra.Command {
 		},
 	}
 	a.keysetFlags(cmd)
-	forget := &cobra.Command{
+	cmd.AddCommand(a.forgetCommand())
+	return cmd
+}
+
+func (a *app) forgetCommand() *cobra.Command {
+	cmd := &cobra.Command{
 		Use:   "forget ID --reason TEXT",
 		Short: "Takes an instance that died out of the registry, so that nothing waits for it",
 		Long: `forget takes the report of an instance out of the registry, before it lapses by itself.
@@ -50,50 +54,71 @@ the address off the list.`,
 			if a.flags.reason == "" {
 				return usagef("fleet forget needs --reason")
 			}
+			if err := a.confirm("Forgetting the instance " + args[0]); err != nil {
+				return err
+			}
 			ctx, cancel := a.context(cmd)
 			defer cancel()
 			return a.forget(ctx, args[0])
 		},
 	}
-	a.writeFlags(forget)
-	cmd.AddCommand(forget)
+	a.writeFlags(cmd)
+	a.yesFlag(cmd)
 	return cmd
 }
 
+// forget records that an instance is forgotten, and then forgets it: whoever is
+// interrupted in between runs it again.
 func (a *app) forget(ctx context.Context, id string) error {
-	if err := a.confirm("forgetting the instance " + id); err != nil {
+	o, err := a.open(ctx)
+	if err != nil {
 		return err
 	}
-	c := &change{Action: "forget"}
-	return a.apply(ctx, c, func(o *opened, next *keyset.Document) error {
-		obs := o.observe(ctx)
-		i := slices.IndexFunc(obs.Instances, func(i fleet.Instance) bool {
-			return i.Registered && (i.Report.ID == id || i.Address == id)
-		})
-		if i < 0 {
-			if slices.ContainsFunc(obs.Instances, func(i fleet.Instance) bool { return i.Report.ID == id }) {
-				return fmt.Errorf("the instance %s is listed by its address: take the address off the list", id)
-			}
-			return fmt.Errorf("no registry has an instance %.64q; keytool fleet shows them", id)
-		}
-		c.Did = fmt.Sprintf("forget the instance %s (%s)", id, obs.Instances[i].Name())
-		c.Then = "keytool rotate no longer waits for it"
-		n := o.stamp()
-		n.Reason = strings.ToValidUTF8(id+": "+a.flags.reason, "")
-		if len(n.Reason) > 200 {
-			n.Reason = n.Reason[:200]
-		}
-		if err := next.Record(n, "forget-instance"); err != nil || a.flags.dryRun {
-			return err
-		}
-		var all []error
-		for _, s := range o.sources {
-			if r, ok := s.(fleet.Registry); ok {
-				all = append(all, r.Forget(ctx, obs.Instances[i].Address))
-			}
-		}
-		return errors.Join(all...)
+	defer o.close()
+	if len(o.sources) == 0 {
+		return usagef("set --fleet or ECHOSEAL_FLEET: the registry that the instance is in")
+	}
+	obs := o.observe(ctx)
+	found := slices.IndexFunc(obs.Instances, func(i fleet.Instance) bool {
+		return i.Registered && (i.Err == nil && i.Report.ID == id || i.Address == id)
 	})
+	if found < 0 {
+		for _, i := range obs.Instances {
+			if i.Err == nil && i.Report.ID == id || i.Address == id {
+				return usagef("the instance %s is listed by its address: take the address off the list", id)
+			}
+		}
+		return fmt.Errorf("no registry has an instance %.64q; keytool fleet -o json shows the ids", id)
+	}
+	instance := obs.Instances[found]
+	c := &change{Action: "forget-instance"}
+	c.Summary = fmt.Sprintf("%s the instance %s (%s)", a.did("forget", "forgot"), id, instance.Name())
+	c.Then = "nothing waits for it any more"
+	if err := o.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
+		n := stamp()
+		n.Reason = cut(id + ": " + n.Reason)
+		return next.Record(n, "forget-instance")
+	}); err != nil || a.flags.dryRun {
+		return err
+	}
+	for _, s := range o.sources {
+		if r, ok := s.(fleet.Registry); ok && s.String() == instance.Source {
+			if err := r.Forget(ctx, instance.Address); err != nil {
+				a.report = nil
+				return fmt.Errorf("the history has it, but the registry still has the instance: %w; run the command again", err)
+			}
+		}
+	}
+	return nil
+}
+
+// cut shortens a text to what the history takes, between two characters.
+func cut(text string) string {
+	for len(text) > maxText {
+		_, size := utf8.DecodeLastRuneInString(text)
+		text = text[:len(text)-size]
+	}
+	return text
 }
 
 // fleetJSON is a fleet in every JSON document that has one.
@@ -180,11 +205,12 @@ func (f *fleetJSON) text(p *printer, staged string) {
 	for _, failure := range f.Failures {
 		p.linef("%s", p.paint(red, failure))
 	}
-	header := []string{"INSTANCE", "REV", "SEALS WITH"}
+	header := []string{"INSTANCE", ">REV", "SEALS WITH"}
 	if staged != "" {
 		header = append(header, "VERIFIES "+staged)
 	}
-	rows := [][]string{append(header, "LOADED", "SEEN", "HEALTH")}
+	header = append(header, "LOADED", "SEEN", "HEALTH")
+	var rows [][]string
 	for _, i := range f.Instances {
 		row := []string{i.Name, "–", orDash(i.SealsWith)}
 		seen := "never"
@@ -201,7 +227,7 @@ func (f *fleetJSON) text(p *printer, staged string) {
 		rows = append(rows, append(row, loaded, seen, i.Health))
 	}
 	if len(f.Instances) > 0 {
-		p.table(rows...)
+		p.table(header, rows...)
 	}
 }
 
@@ -213,11 +239,4 @@ func (r *fleetReport) text(p *printer) {
 		return
 	}
 	r.fleetJSON.text(p, "")
-}
-
-// closeSource closes a source that holds connections.
-func closeSource(s keyset.Source) {
-	if c, ok := s.(io.Closer); ok {
-		_ = c.Close()
-	}
 }

@@ -36,7 +36,7 @@ restarted.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := a.context(cmd)
 			defer cancel()
-			o := keyset.InitOptions{Name: a.flags.name}
+			var o keyset.InitOptions
 			var err error
 			if o.TTL, o.Policy, err = p.apply(cmd, 10*time.Minute, keyset.DefaultPolicy()); err != nil {
 				return err
@@ -53,7 +53,8 @@ restarted.`,
 		},
 	}
 	a.writeFlags(cmd)
-	p.add(cmd)
+	a.yesFlag(cmd)
+	p.add(cmd, keyset.DefaultPolicy(), defaultTTL)
 	cmd.Flags().StringArrayVar(&secretFiles, "secret-file", nil, "a file with the raw secret of a ring in use; repeatable, the first is the primary")
 	cmd.Flags().BoolVar(&replace, "replace", false, "begin a new lineage in the place of a keyset that nobody can open; needs --reason")
 	return cmd
@@ -71,57 +72,64 @@ func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool) erro
 	if _, err := c.store(); err != nil {
 		return err
 	}
-	text, version, err := c.source.Load(ctx)
-	switch {
-	case errors.Is(err, keyset.ErrNotExist) && replace:
-		return usagef("there is no keyset at %s to replace: leave out --replace", a.flags.store)
-	case errors.Is(err, keyset.ErrNotExist):
-		version = ""
-	case err != nil:
+	if o.After, err = c.vacant(ctx, replace); err != nil {
 		return err
-	case !replace:
-		return fmt.Errorf("there is a keyset at %s already; keytool status shows it, and keytool rotate replaces its key", a.flags.store)
-	default:
-		// What cannot be opened cannot be verified either; its revision is only made larger.
-		if old, err := keyset.Parse(text); err == nil {
-			o.After = old.Revision
-		} else {
-			a.note("what is there is no keyset that can be read (%v); the new one begins at revision 1", err)
-		}
-		if err := a.confirm("replacing the keyset at " + a.flags.store); err != nil {
-			return err
-		}
 	}
-	report := &change{Action: "init", DryRun: a.flags.dryRun, Name: o.Name, Store: a.flags.store, Revision: o.After + 1}
-	a.report = report
+	report := &change{Action: "init", DryRun: a.flags.dryRun, Name: a.flags.name, Store: c.place(), Revision: o.After + 1}
 	if a.flags.dryRun {
-		report.Did = "make a keyset with a new primary, wrapped by " + a.flags.keyServices[0]
+		what := "a new primary"
 		if n := len(o.Secrets); n > 0 {
-			report.Did = fmt.Sprintf("make a keyset of the %d secrets, wrapped by %s", n, a.flags.keyServices[0])
+			what = "the ring of " + count(n, "secret")
 		}
-		if a.flags.exitCode {
-			return exit(pending)
-		}
-		return nil
+		report.Verdict, report.Summary = verdictDue, fmt.Sprintf("make the keyset %s of %s", a.flags.name, what)
+		a.report = report
+		return a.pendingIfAsked()
 	}
-	a.report = nil
-	o.Note = a.stamp()
+	o.Name, o.Note = a.flags.name, a.stamp()
 	doc, auth, err := keyset.Init(ctx, c.services, o)
 	if err != nil {
-		return err
+		return misconfigured(err)
 	}
-	c.auth, c.version = auth, version
-	if err := c.save(ctx, doc); err != nil {
+	c.auth = auth
+	// Nobody counts from the stamp of a revision that has none before it.
+	if err := c.save(ctx, doc, a.Now(), ""); err != nil {
 		return err
 	}
 	a.report = report
-	report.KID = doc.Primary().KID
-	report.Did = fmt.Sprintf("a new keyset; primary %s, ttl %s, wrapped by %s", report.KID, shortDuration(doc.TTL), doc.Primary().Wrapped[0].Service)
-	report.Then = "start the servers, and: keytool status"
-	if replace {
-		report.Then = "restart every server: those that run refuse the new lineage, and say so"
+	report.KID, report.Verdict = doc.Primary().KID, verdictDone
+	report.Summary = fmt.Sprintf("a new keyset; primary %s, ttl %s, wrapped by %s", report.KID, shortDuration(doc.TTL), doc.Primary().Wrapped[0].Service)
+	switch {
+	case replace:
+		report.Then = "start every server again: those that run refuse the new lineage, and say so"
+	case len(o.Secrets) > 0:
+		report.Then = "start the servers again on the keyset, one after the other: they share every key with those that are not yet"
+	default:
+		report.Then = "start the servers, and: keytool status"
 	}
 	return nil
+}
+
+// vacant looks whether a keyset may be written, and returns the revision that it follows.
+func (o *opened) vacant(ctx context.Context, replace bool) (after int64, err error) {
+	text, version, err := o.source.Load(ctx)
+	switch {
+	case errors.Is(err, keyset.ErrNotExist) && replace:
+		return 0, usagef("there is no keyset at %s to replace: leave out --replace", o.place())
+	case errors.Is(err, keyset.ErrNotExist):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case !replace:
+		return 0, fmt.Errorf("there is a keyset at %s already; keytool status shows it, and keytool rotate replaces its key", o.place())
+	}
+	// What cannot be opened cannot be verified either; its revision is only made larger.
+	if old, err := keyset.Parse(text); err == nil {
+		after = old.Revision
+	} else {
+		o.app.note("what is there is no keyset that can be read (%v); the new one begins at revision 1", err)
+	}
+	o.version = version
+	return after, o.app.confirm("Replacing the keyset at " + o.place())
 }
 
 // readSecrets reads secret files byte for byte.

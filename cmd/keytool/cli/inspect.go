@@ -209,7 +209,7 @@ func (a *app) inspectKeys(ctx context.Context, i *inspection, f *inspectFlags) e
 	case a.flags.store == "":
 		return nil
 	}
-	source, err := sourceOpeners().Open(ctx, a.flags.store)
+	source, err := a.Stores.Open(ctx, a.flags.store)
 	if err != nil {
 		return err
 	}
@@ -488,7 +488,7 @@ func (t *tokenReport) text(p *printer) {
 		p.linef("  state   %s", strconv.QuoteToASCII(*t.State))
 	}
 	if len(t.Checks) > 0 {
-		rows := [][]string{{"CHECK", "", "DETAIL"}}
+		var rows [][]string
 		for _, c := range t.Checks {
 			mark := "–"
 			if c.OK != nil {
@@ -500,13 +500,6 @@ func (t *tokenReport) text(p *printer) {
 			}
 		}
 		p.linef("")
-		p.table(rows...)
+		p.table([]string{"CHECK", "", "DETAIL"}, rows...)
 	}
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "–"
-	}
-	return s
 }

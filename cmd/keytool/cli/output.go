@@ -5,16 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"golang.org/x/term"
 )
 
 // A report is what a command has found or done: it is printed as text, or as the one
-// JSON document on standard output.
+// JSON document on standard output, which the folder schema describes.
 type report interface{ text(p *printer) }
 
 // A failure is the JSON of an error.
@@ -26,15 +24,18 @@ type failure struct {
 // finish prints the report and the error of a run, and returns its exit code.
 func (a *app) finish(err error) Exit {
 	code := exitOf(err)
-	if a.flags.output == "json" {
-		return a.finishJSON(code, err)
+	text := &printer{colour: a.colour(), verbose: a.flags.verbose}
+	if a.flags.output == outputJSON {
+		document, marshalErr := a.document(code, err)
+		if marshalErr != nil {
+			code, err = failed, marshalErr
+		}
+		text.Write(document)
+	} else if a.report != nil {
+		a.report.text(text)
 	}
-	p := &printer{colour: a.colour()}
-	if a.report != nil {
-		a.report.text(p)
-	}
-	if _, printErr := a.Stdout.Write(p.Bytes()); printErr != nil && code == done {
-		err, code = fmt.Errorf("printing the result: %w", printErr), failed
+	if _, printErr := a.Stdout.Write(text.Bytes()); printErr != nil && code == done {
+		code, err = failed, fmt.Errorf("printing the result: %w", printErr)
 	}
 	if err != nil && !errors.Is(err, errSilent) {
 		fmt.Fprintln(a.Stderr, "keytool: "+err.Error())
@@ -42,34 +43,29 @@ func (a *app) finish(err error) Exit {
 	return code
 }
 
-// finishJSON prints the members of the report and, if the command failed, "error" behind
+// document returns the members of the report and, if the command failed, "error" behind
 // them.
-func (a *app) finishJSON(code Exit, err error) Exit {
+func (a *app) document(code Exit, err error) ([]byte, error) {
 	members := []byte("{}")
+	var marshalErr error
 	if a.report != nil {
-		var marshalErr error
-		if members, marshalErr = marshal(a.report); marshalErr != nil {
-			err, code = fmt.Errorf("writing the result: %w", marshalErr), failed
-			members = []byte("{}")
+		var text []byte
+		if text, marshalErr = marshal(a.report); marshalErr == nil {
+			members = text
+		} else {
+			code, err = failed, fmt.Errorf("writing the result: %w", marshalErr)
+			marshalErr = err
 		}
 	}
-	if err != nil {
-		f := failure{Exit: code}
-		if !errors.Is(err, errSilent) {
-			f.Message = err.Error()
+	if err != nil && !errors.Is(err, errSilent) {
+		text, _ := marshal(failure{Exit: code, Message: err.Error()}) // a number and a text
+		members = bytes.TrimSuffix(members, []byte("}"))
+		if len(members) > 1 {
+			members = append(members, ',')
 		}
-		text, _ := marshal(f)
-		comma := ","
-		if string(members) == "{}" {
-			comma = ""
-		}
-		members = append(bytes.TrimSuffix(members, []byte("}")), comma+`"error":`+string(text)+"}"...)
+		members = append(members, `"error":`+string(text)+"}"...)
 	}
-	if _, printErr := a.Stdout.Write(append(members, '\n')); printErr != nil && code == done {
-		fmt.Fprintln(a.Stderr, "keytool: printing the result: "+printErr.Error())
-		return failed
-	}
-	return code
+	return append(members, '\n'), marshalErr
 }
 
 func marshal(v any) ([]byte, error) {
@@ -80,9 +76,49 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
+const (
+	outputText = "text"
+	outputJSON = "json"
+)
+
+// outputOf finds what -o asks for, wherever it stands: a command line that is wrong
+// before it gets there is answered in JSON, too.
+func outputOf(args []string) string {
+	output := outputText
+	for i, arg := range args {
+		next := ""
+		if i+1 < len(args) {
+			next = args[i+1]
+		}
+		short, isShort := strings.CutPrefix(arg, "-")
+		value := ""
+		switch long, isLong := strings.CutPrefix(arg, "--output"); {
+		case arg == "--":
+			return output
+		case isLong && long == "":
+			value = next
+		case isLong:
+			value = strings.TrimPrefix(long, "=")
+		case isShort:
+			// Letters of switches may stand before it, as in -qo json.
+			if short = strings.TrimLeft(short, "qvy"); strings.HasPrefix(short, "o") {
+				if value = strings.TrimPrefix(short[1:], "="); value == "" {
+					value = next
+				}
+			}
+		}
+		if value == outputJSON {
+			output = outputJSON
+		}
+	}
+	return output
+}
+
 // colour reports whether standard output understands colours and the user wants them
 // (https://no-color.org).
-func (a *app) colour() bool { return a.Getenv("NO_COLOR") == "" && isTerminal(a.Stdout) }
+func (a *app) colour() bool {
+	return a.flags.output == outputText && a.Getenv("NO_COLOR") == "" && a.Getenv("TERM") != "dumb" && isTerminal(a.Stdout)
+}
 
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
@@ -101,35 +137,4 @@ func (a *app) detail(format string, args ...any) {
 	if a.flags.verbose {
 		fmt.Fprintf(a.Stderr, format+"\n", args...)
 	}
-}
-
-// A printer collects the text of a report.
-type printer struct {
-	bytes.Buffer
-	colour bool
-}
-
-func (p *printer) linef(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
-
-// The colours are those of a verdict.
-const (
-	red    = "31"
-	green  = "32"
-	yellow = "33"
-)
-
-func (p *printer) paint(colour, text string) string {
-	if !p.colour {
-		return text
-	}
-	return "\x1b[1;" + colour + "m" + text + "\x1b[0m"
-}
-
-// table prints aligned columns; the first row is the header.
-func (p *printer) table(rows ...[]string) {
-	w := tabwriter.NewWriter(p, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		_, _ = io.WriteString(w, strings.TrimRight(strings.Join(row, "\t"), "\t ")+"\n")
-	}
-	_ = w.Flush() // into a buffer
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,8 +16,7 @@ import (
 )
 
 func (a *app) exportCommand() *cobra.Command {
-	var peer, out string
-	var ttl time.Duration
+	var e export
 	cmd := &cobra.Command{
 		Use:   "export --peer NAME --ttl D --out FILE",
 		Short: "Writes the keys as secrets for a Python service",
@@ -35,70 +35,57 @@ Whoever has the file has the keys: hand it over on a safe way, and delete it.`,
 		Example: "  keytool export --peer python-a --ttl 10m --out python-a.json",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if peer == "" || out == "" || ttl == 0 {
+			if e.peer == "" || e.path == "" || e.ttl <= 0 {
 				return usagef("export needs --peer, --ttl and --out")
-			}
-			path, err := absolute(out)
-			if err != nil {
-				return err
-			}
-			if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-				return usagef("%s is there already, and is not replaced: choose a new file", path)
 			}
 			ctx, cancel := a.context(cmd)
 			defer cancel()
-			c := &change{Action: "export"}
-			var text []byte
-			defer func() { clear(text) }()
-			written := false
-			err = a.apply(ctx, c, func(o *opened, next *keyset.Document) error {
-				if err := next.Export(o.stamp(), peer, ttl); err != nil {
-					return err
-				}
-				c.Did = fmt.Sprintf("hand %d keys to the peer %s in %s", len(exported(next)), peer, path)
-				c.Then = fmt.Sprintf("start the peer with it, delete the file, and: keytool confirm --peer %s", peer)
-				if a.flags.dryRun {
-					return nil
-				}
-				var secrets [][]byte
-				defer func() {
-					for _, s := range secrets {
-						clear(s)
-					}
-				}()
-				keys := exported(next)
-				for _, k := range keys {
-					secret, err := o.services.OpenSecret(ctx, next.Name, k)
-					if err != nil {
-						return err
-					}
-					secrets = append(secrets, secret)
-				}
-				var err error
-				if text, err = json.Marshal(secrets); err != nil {
-					return fmt.Errorf("writing the secrets: %w", err)
-				}
-				// Written first: a record of what was never handed over would only make the
-				// next promotion wait, but a file of keys that no record tells of must not be.
-				if err := writeSecret(path, text); err != nil {
-					return err
-				}
-				written = true
-				return nil
-			})
-			if err != nil && written {
-				if removeErr := os.Remove(path); removeErr != nil {
-					return fmt.Errorf("%w; and %s with the keys could not be deleted: delete it", err, path)
-				}
-			}
-			return err
+			return a.export(ctx, e)
 		},
 	}
 	a.writeFlags(cmd)
-	cmd.Flags().StringVar(&peer, "peer", "", "the name of the peer")
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long the peer's tokens live")
-	cmd.Flags().StringVar(&out, "out", "", "the file to write; it must not be there")
+	cmd.Flags().StringVar(&e.peer, "peer", "", "the `NAME` of the peer")
+	cmd.Flags().DurationVar(&e.ttl, "ttl", 0, "how long the peer's tokens live")
+	cmd.Flags().StringVar(&e.path, "out", "", "the `FILE` to write; it must not be there")
 	return cmd
+}
+
+type export struct {
+	peer, path string
+	ttl        time.Duration
+}
+
+func (a *app) export(ctx context.Context, e export) error {
+	path, err := filepath.Abs(e.path)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return usagef("%s is there already, and is not replaced: choose a new file", path)
+	}
+	c := &change{Action: "export"}
+	written := false
+	err = a.apply(ctx, c, func(o *opened, next *keyset.Document, stamp func() keyset.Note) error {
+		keys := exported(next)
+		c.Summary = fmt.Sprintf("%s %s to the peer %s in %s", a.did("hand", "handed"), count(len(keys), "key"), e.peer, path)
+		c.Then = fmt.Sprintf("start the peer with it, delete the file, and: keytool confirm --peer %s", e.peer)
+		if !a.flags.dryRun {
+			// The file comes first. A record of what was never handed over would only make a
+			// promotion wait; keys that no record tells of must not be anywhere.
+			if err := o.writeSecrets(ctx, path, keys); err != nil {
+				return err
+			}
+			written = true
+		}
+		return next.Export(stamp(), e.peer, e.ttl)
+	})
+	if err == nil || !written {
+		return err
+	}
+	if removeErr := os.Remove(path); removeErr != nil {
+		return fmt.Errorf("%w; and the file with the keys could not be deleted (%w): delete it", err, removeErr)
+	}
+	return err
 }
 
 // exported returns the keys that a peer is given, the primary first.
@@ -112,15 +99,38 @@ func exported(d *keyset.Document) []keyset.Key {
 	return keys
 }
 
-// writeSecret makes a new file that nobody else can read.
-func writeSecret(path string, text []byte) (err error) {
+// writeSecrets writes the secrets of keys to a new file that nobody else can read.
+func (o *opened) writeSecrets(ctx context.Context, path string, keys []keyset.Key) error {
+	var secrets [][]byte
+	defer func() {
+		for _, s := range secrets {
+			clear(s)
+		}
+	}()
+	for _, k := range keys {
+		secret, err := o.services.OpenSecret(ctx, o.doc.Name, k)
+		if err != nil {
+			return fmt.Errorf("opening key %s: %w", k.KID, err)
+		}
+		secrets = append(secrets, secret)
+	}
+	text, err := json.Marshal(secrets)
+	defer clear(text)
+	if err != nil {
+		return fmt.Errorf("writing the secrets: %w", err)
+	}
+	return writeNew(path, text)
+}
+
+// writeNew makes a file of mode 0600. After an error there is none.
+func writeNew(path string, text []byte) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(path)
+			err = errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(path))
 		}
 	}()
 	if _, err = f.Write(text); err == nil {
@@ -129,10 +139,7 @@ func writeSecret(path string, text []byte) (err error) {
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", filepath.Base(path), err)
-	}
-	return nil
+	return err
 }
 
 func (a *app) confirmCommand() *cobra.Command {
@@ -140,19 +147,25 @@ func (a *app) confirmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm --peer NAME",
 		Short: "Notes that a peer runs with what was exported to it last",
-		Args:  usageArgs(cobra.NoArgs),
+		Long: `confirm notes that the peer runs with the keys of its last export. Look before: a peer that
+runs with an older export refuses tokens after the next promotion.`,
+		Example: "  keytool confirm --peer python-a",
+		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if peer == "" {
 				return usagef("confirm needs --peer")
 			}
 			ctx, cancel := a.context(cmd)
 			defer cancel()
-			c := &change{Action: "confirm", Did: "note that the peer " + peer + " runs with its last export", Then: "keytool rotate goes on"}
-			return a.apply(ctx, c, func(o *opened, next *keyset.Document) error { return next.Confirm(o.stamp(), peer) })
+			c := &change{Action: "confirm"}
+			c.Summary, c.Then = a.did("note", "noted")+" that the peer "+peer+" runs with its last export", "keytool rotate --wait, if a rotation is open"
+			return a.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
+				return next.Confirm(stamp(), peer)
+			})
 		},
 	}
 	a.writeFlags(cmd)
-	cmd.Flags().StringVar(&peer, "peer", "", "the name of the peer")
+	cmd.Flags().StringVar(&peer, "peer", "", "the `NAME` of the peer")
 	return cmd
 }
 
@@ -160,24 +173,34 @@ func (a *app) peerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peer",
 		Short: "Ends what was handed to a peer",
+		RunE:  a.needsCommand,
 		Args:  usageArgs(cobra.NoArgs),
-		RunE:  func(*cobra.Command, []string) error { return usagef("say: keytool peer forget NAME --reason TEXT") },
 	}
 	forget := &cobra.Command{
 		Use:   "forget NAME --reason TEXT",
 		Short: "Notes that a peer is no more, so that nothing waits for it",
-		Args:  usageArgs(cobra.ExactArgs(1)),
+		Long: `forget notes that a peer runs no more, so that nothing waits for it. If it still runs, it
+refuses tokens after the next promotion, and its own are refused when its key retires.
+The keys that it was given stay good until each retires: if they leaked, keytool revoke.`,
+		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if a.flags.reason == "" {
 				return usagef("peer forget needs --reason")
 			}
+			if err := a.confirm("Forgetting the peer " + args[0]); err != nil {
+				return err
+			}
 			ctx, cancel := a.context(cmd)
 			defer cancel()
-			c := &change{Action: "forget", Did: "note that the peer " + args[0] + " is no more"}
-			return a.apply(ctx, c, func(o *opened, next *keyset.Document) error { return next.ForgetPeer(o.stamp(), args[0]) })
+			c := &change{Action: "forget-peer"}
+			c.Summary = a.did("note", "noted") + " that the peer " + args[0] + " is no more"
+			return a.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
+				return next.ForgetPeer(stamp(), args[0])
+			})
 		},
 	}
 	a.writeFlags(forget)
+	a.yesFlag(forget)
 	cmd.AddCommand(forget)
 	return cmd
 }

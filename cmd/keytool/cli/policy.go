@@ -17,16 +17,24 @@ type policyFlags struct {
 	proof                                  string
 }
 
-func (p *policyFlags) add(cmd *cobra.Command) {
-	d := keyset.DefaultPolicy()
+// add adds them all, with the defaults that are shown.
+func (p *policyFlags) add(cmd *cobra.Command, d keyset.Policy, ttl time.Duration) {
+	p.addRotation(cmd, d)
 	f := cmd.Flags()
-	f.DurationVar(&p.ttl, "ttl", 10*time.Minute, "how long a token may live")
+	f.DurationVar(&p.ttl, "ttl", ttl, "how long a token may live")
+	f.StringVar(&p.proof, "proof", string(d.Proof), "what a promotion waits for: reports, or settle where servers cannot report")
+}
+
+const defaultTTL = 10 * time.Minute
+
+// addRotation adds those that a single rotation can have.
+func (p *policyFlags) addRotation(cmd *cobra.Command, d keyset.Policy) {
+	f := cmd.Flags()
 	f.DurationVar(&p.maxAge, "max-age", d.MaxAge, "the age at which the primary is due to be replaced")
 	f.DurationVar(&p.settle, "settle", d.Settle, "how long the store may still show an old revision, together with how long a save may take")
 	f.DurationVar(&p.maxStale, "max-stale", d.MaxStale, "how long a server seals without reading the store; 0: for ever")
 	f.DurationVar(&p.maxSkew, "max-skew", d.MaxSkew, "how far any two clocks are apart at most; 1m or less")
 	f.IntVar(&p.minInstances, "min-instances", d.MinInstances, "how many instances must report before a promotion")
-	f.StringVar(&p.proof, "proof", string(d.Proof), "what a promotion waits for: reports, or settle where servers cannot report")
 }
 
 // apply returns the ceiling and the policy with what was given on the command line.
@@ -53,10 +61,11 @@ func (p *policyFlags) apply(cmd *cobra.Command, ttl time.Duration, policy keyset
 }
 
 type policyReport struct {
-	Name         string       `json:"name"`
-	Revision     int64        `json:"revision"`
+	Verdict      string       `json:"verdict"` // ok, done, or due with dry_run
 	DryRun       bool         `json:"dry_run,omitempty"`
-	Changed      bool         `json:"changed"`
+	Name         string       `json:"name"`
+	Store        string       `json:"store"`
+	Revision     int64        `json:"revision"`
 	TTL          string       `json:"ttl"`
 	MaxAge       string       `json:"max_age"`
 	Settle       string       `json:"settle"`
@@ -64,24 +73,33 @@ type policyReport struct {
 	MaxSkew      string       `json:"max_skew"`
 	MinInstances int          `json:"min_instances"`
 	Proof        keyset.Proof `json:"proof"`
-	Until        string       `json:"old_values_count_until,omitempty"`
+	Was          *formerJSON  `json:"was,omitempty"` // what still counts where it is larger
+}
+
+type formerJSON struct {
+	Settle   string `json:"settle"`
+	MaxStale string `json:"max_stale"`
+	MaxSkew  string `json:"max_skew"`
+	Until    string `json:"until"`
 }
 
 func (r *policyReport) text(p *printer) {
-	if r.Changed {
-		p.linef("%s  the policy of %s, revision %d", p.paint(green, map[bool]string{false: "DONE", true: "WOULD"}[r.DryRun]), r.Name, r.Revision)
+	what := "the policy of " + r.Name
+	if r.Verdict != verdictOK {
+		what = map[bool]string{true: "change ", false: "changed "}[r.DryRun] + what
 	}
-	p.table(
-		[]string{"ttl", r.TTL, "how long a token may live"},
-		[]string{"max-age", r.MaxAge, "the age at which the primary is due to be replaced"},
-		[]string{"settle", r.Settle, "how long the store may still show an old revision"},
-		[]string{"max-stale", r.MaxStale, "how long a server seals without reading the store"},
-		[]string{"max-skew", r.MaxSkew, "how far any two clocks are apart at most"},
-		[]string{"min-instances", strconv.Itoa(r.MinInstances), "how many instances must report before a promotion"},
-		[]string{"proof", string(r.Proof), "what a promotion waits for"},
+	p.linef("%s  %s, revision %d", verdictText(p, r.Verdict, r.DryRun), what, r.Revision)
+	p.labels(
+		labelled{"ttl", r.TTL + "   how long a token may live"},
+		labelled{"max-age", r.MaxAge + "   the age at which the primary is due to be replaced"},
+		labelled{"settle", r.Settle + "   how long the store may still show an old revision, and a save may take"},
+		labelled{"max-stale", r.MaxStale + "   how long a server seals without reading the store; 0s: for ever"},
+		labelled{"max-skew", r.MaxSkew + "   how far any two clocks are apart at most"},
+		labelled{"min-instances", strconv.Itoa(r.MinInstances) + "   how many instances must report before a promotion"},
+		labelled{"proof", string(r.Proof) + "   what a promotion waits for"},
 	)
-	if r.Until != "" {
-		p.linef("the old settle, max-stale and max-skew count until %s where they were longer", r.Until)
+	if w := r.Was; w != nil {
+		p.linef("until %s settle %s, max-stale %s and max-skew %s count where they are longer", w.Until, w.Settle, w.MaxStale, w.MaxSkew)
 	}
 }
 
@@ -93,7 +111,9 @@ func (a *app) policyCommand() *cobra.Command {
 		Long: `policy shows how the keyset is rotated, and changes what is given as a flag.
 
 Loosening needs --force and --reason: a longer max-age, a shorter settle, a smaller
-max-skew, fewer min-instances, a max-stale that ends later, proof settle.`,
+max-skew, fewer min-instances, a max-stale that ends later, proof settle. Where settle,
+max-stale or max-skew become shorter the old values go on counting for their sum, and
+they do not while a rotation is unfinished.`,
 		Example: "  keytool policy\n  keytool policy --ttl 20m --min-instances 3",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -103,7 +123,8 @@ max-skew, fewer min-instances, a max-stale that ends later, proof settle.`,
 		},
 	}
 	a.writeFlags(cmd)
-	p.add(cmd)
+	a.yesFlag(cmd)
+	p.add(cmd, keyset.Policy{}, 0)
 	cmd.Flags().BoolVar(&a.flags.force, "force", false, "loosen the policy; needs --reason")
 	return cmd
 }
@@ -118,51 +139,52 @@ func (a *app) policy(ctx context.Context, cmd *cobra.Command, flags *policyFlags
 	if err != nil {
 		return err
 	}
-	next := o.doc.Next()
-	changed := ttl != next.TTL || policy != next.Policy
-	if !changed {
-		a.report = newPolicyReport(o.doc)
+	if ttl == o.doc.TTL && policy == o.doc.Policy {
+		a.report = newPolicyReport(o, o.doc, verdictOK)
 		return nil
+	}
+	if _, err := o.store(); err != nil {
+		return err
 	}
 	if what := loosened(o.doc.Policy, policy); what != "" {
 		if !a.flags.force || a.flags.reason == "" {
 			return usagef("%s loosens the policy: that needs --force and --reason", what)
 		}
-		if err := a.confirm(what); err != nil {
+		if err := a.confirm("Loosening the policy (" + what + ")"); err != nil {
 			return err
 		}
 	}
+	next, stamp := o.doc.Next(), a.stamp()
 	if ttl != next.TTL {
-		err = next.SetTTL(o.stamp(), ttl)
+		err = next.SetTTL(stamp, ttl)
 	}
 	if err == nil && policy != next.Policy {
-		err = next.SetPolicy(o.stamp(), policy)
+		err = next.SetPolicy(stamp, policy)
 	}
 	if err != nil {
 		return err
 	}
-	if !a.flags.dryRun {
-		if err := o.save(ctx, next); err != nil {
-			return err
-		}
+	r := newPolicyReport(o, next, verdictDue)
+	if r.DryRun = a.flags.dryRun; r.DryRun {
+		a.report = r
+		return a.pendingIfAsked()
 	}
-	r := newPolicyReport(next)
-	r.Changed, r.DryRun = true, a.flags.dryRun
-	a.report = r
-	if a.flags.dryRun && a.flags.exitCode {
-		return exit(pending)
+	if err := o.save(ctx, next, stamp.At, ""); err != nil {
+		return err
 	}
+	r.Verdict, a.report = verdictDone, r
 	return nil
 }
 
-func newPolicyReport(d *keyset.Document) *policyReport {
+func newPolicyReport(o *opened, d *keyset.Document, verdict string) *policyReport {
 	p := d.Policy
 	r := &policyReport{
-		Name: d.Name, Revision: d.Revision, TTL: d.TTL.String(), MaxAge: p.MaxAge.String(), Settle: p.Settle.String(),
+		Verdict: verdict, Name: d.Name, Store: o.place(), Revision: d.Revision,
+		TTL: d.TTL.String(), MaxAge: p.MaxAge.String(), Settle: p.Settle.String(),
 		MaxStale: p.MaxStale.String(), MaxSkew: p.MaxSkew.String(), MinInstances: p.MinInstances, Proof: p.Proof,
 	}
-	if p.Was != nil {
-		r.Until = formatTime(p.Was.Until)
+	if was := p.Was; was != nil && o.app.Now().Before(was.Until) {
+		r.Was = &formerJSON{Settle: was.Settle.String(), MaxStale: was.MaxStale.String(), MaxSkew: was.MaxSkew.String(), Until: formatTime(was.Until)}
 	}
 	return r
 }

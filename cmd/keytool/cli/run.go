@@ -12,9 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/keyset"
 )
 
-// A System is what keytool gets from the system that it runs on.
+// A System is what keytool gets from where it runs. Every field but the streams may be
+// left out.
 type System struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -25,6 +29,15 @@ type System struct {
 
 	// Now is the clock. nil: time.Now.
 	Now func() time.Time
+
+	// Sleep waits for d by that clock, or until ctx ends, which is then its error.
+	// nil: a timer.
+	Sleep func(ctx context.Context, d time.Duration) error
+
+	// What the URIs of stores, key services and fleets may name. nil: all that there are.
+	Stores      keyset.SourceOpeners
+	KeyServices keyset.Openers
+	Fleets      fleet.Openers
 }
 
 // OS returns the streams, the environment and the clock of this process.
@@ -33,20 +46,48 @@ func OS() System { return System{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.
 // Run runs keytool with the given arguments, without the program's name, and returns the
 // exit code, see [Exit]. It ends soon after ctx does, with nothing half-written.
 func Run(ctx context.Context, s System, args ...string) int {
+	a := &app{System: s.complete()}
+	a.flags.output = outputOf(args)
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if ctx.Err() != nil && err != nil && exitOf(err) != conflict {
+		err = &exitError{code: interrupted, err: fmt.Errorf("interrupted: %w", err)}
+	}
+	return int(a.finish(err))
+}
+
+func (s System) complete() System {
 	if s.Getenv == nil {
 		s.Getenv = os.Getenv
 	}
 	if s.Now == nil {
 		s.Now = time.Now
 	}
-	a := &app{System: s}
-	root := a.root()
-	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	if ctx.Err() != nil && err != nil && exitOf(err) != conflict {
-		err = &exitError{code: interrupted, err: err}
+	if s.Sleep == nil {
+		s.Sleep = sleep
 	}
-	return int(a.finish(err))
+	if s.Stores == nil {
+		s.Stores = allStores()
+	}
+	if s.KeyServices == nil {
+		s.KeyServices = allKeyServices()
+	}
+	if s.Fleets == nil {
+		s.Fleets = allFleets()
+	}
+	return s
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
 }
 
 // An app is one run of keytool.
@@ -56,19 +97,6 @@ type app struct {
 	report report // what the command has found or done; nil if it got nowhere
 }
 
-// flags are the flags that every command has.
-type flags struct {
-	store, name        string
-	keyServices, fleet []string
-	output             string
-	quiet, yes, dryRun bool
-	verbose            bool
-	exitCode           bool
-	timeout            time.Duration
-	actor, reason      string
-	force              bool
-}
-
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "keytool",
@@ -76,72 +104,77 @@ func (a *app) root() *cobra.Command {
 		Long: `keytool makes, rotates and explains the keysets of Echoseal: the keys that seal the
 requestState of MCP requests.
 
-It works on one keyset, which is named by four settings. Each is a flag, or an
-environment variable:
+It works on one keyset, which four settings name. Each is a flag, or an environment
+variable; a list is separated by spaces there:
 
-  --store URI         ECHOSEAL_STORE          where the keyset is: a path, file://,
-                                              hashivault-kv://, etcd://, env:// (read only)
-  --name NAME         ECHOSEAL_NAME           what it is called; nothing else is accepted
-  --key-service URI   ECHOSEAL_KEY_SERVICES   what wraps its keys; repeat it, the first wraps
-  --fleet URI         ECHOSEAL_FLEET          where the servers report; repeat it
+  --store URI         ECHOSEAL_STORE          where the keyset is: a path, file:///path,
+                                              hashivault-kv:///PATH, etcd://HOST:PORT/KEY,
+                                              env://NAME (read only)
+  --name NAME         ECHOSEAL_NAME           what it is called; no other is accepted
+  --key-service URI   ECHOSEAL_KEY_SERVICES   what wraps its keys: localkek:///path,
+                                              awskms:///KEY, gcpkms://NAME, hashivault://KEY;
+                                              repeat it, the first one wraps
+  --fleet URI         ECHOSEAL_FLEET          where the servers report: http://HOST:PORT/path,
+                                              dns+http://NAME:PORT/path, etcd://…; repeat it
 
-A day in its life:
+etcd, Vault and the cloud services take addresses and credentials from the environment
+variables that are usual with them. No secret is ever taken from the command line.
 
-  keytool kek new kek.key                     a key file, where there is no key service
-  keytool init                                writes revision 1
-  keytool status                              how it is, and what comes next
-  keytool rotate --wait                       replaces the key; safe to interrupt and to repeat
-  keytool inspect token.txt                   why a token was refused`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          usageArgs(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_ = cmd.Help()
-			return usagef("no command was given")
-		},
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
+A keyset's life:
+
+  keytool kek new kek.key      a key file, where there is no key service
+  keytool init                 writes revision 1
+  keytool status               how it is, and what comes next
+  keytool rotate --wait        replaces the key when it is due; safe to interrupt and repeat
+  keytool inspect token.txt    why a token was refused
+
+Exit codes: 0 done, nothing due, or waiting as it should; 1 failed; 2 usage; 3 --wait ran
+out of time, or with --exit-code there is something to do or to wait for; 4 a check says
+no; 5 another writer was first; 6 blocked, the culprit is printed; 130 interrupted.`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Args:              usageArgs(cobra.NoArgs),
+		RunE:              a.needsCommand,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.SetIn(a.Stdin)
-	root.SetOut(a.Stderr) // help that was not asked for; standard output is the result's
+	root.SetOut(a.Stderr) // standard output is the result's
 	root.SetErr(a.Stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{code: usage, err: err} })
-	f := root.PersistentFlags()
-	f.StringVarP(&a.flags.output, "output", "o", "text", "text, or json: one document on standard output, on failure too")
-	f.BoolVarP(&a.flags.quiet, "quiet", "q", false, "print nothing but the result")
-	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "say what is done; never shows a secret")
-	f.DurationVar(&a.flags.timeout, "timeout", 30*time.Second, "how long the command may take")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
-		if a.flags.output != "text" && a.flags.output != "json" {
-			bad := a.flags.output
-			a.flags.output = "text"
-			return usagef("-o is text or json, not %.40q", bad)
-		}
-		return nil
-	}
-	root.AddCommand(a.commands()...)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%v; see %s --help", err, cmd.CommandPath())
+	})
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { a.report = newHelp(cmd) })
+	root.SetHelpCommand(a.helpCommand())
+	a.commonFlags(root)
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.checkFlags() }
+	root.AddCommand(
+		a.kekCommand(), a.initCommand(), a.statusCommand(), a.rotateCommand(), a.abortCommand(), a.rollbackCommand(),
+		a.revokeCommand(), a.rewrapCommand(), a.policyCommand(),
+		a.exportCommand(), a.confirmCommand(), a.peerCommand(), a.fleetCommand(),
+		a.inspectCommand(), a.doctorCommand(), a.validateCommand(), a.versionCommand(), a.completionCommand(),
+	)
 	return root
 }
 
-// keysetFlags are those of the commands that work on a keyset.
-func (a *app) keysetFlags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&a.flags.store, "store", a.Getenv("ECHOSEAL_STORE"), "where the keyset is: a path or a URI; ECHOSEAL_STORE")
-	f.StringVar(&a.flags.name, "name", a.Getenv("ECHOSEAL_NAME"), "the name of the keyset; ECHOSEAL_NAME")
-	f.StringArrayVar(&a.flags.keyServices, "key-service", strings.Fields(a.Getenv("ECHOSEAL_KEY_SERVICES")), "URI of a key service, the first wraps; repeatable; ECHOSEAL_KEY_SERVICES")
-	f.StringArrayVar(&a.flags.fleet, "fleet", strings.Fields(a.Getenv("ECHOSEAL_FLEET")), "URI of a place where servers report; repeatable; ECHOSEAL_FLEET")
+// needsCommand is what a command does that has only commands below it.
+func (a *app) needsCommand(cmd *cobra.Command, _ []string) error {
+	if a.flags.output == outputText {
+		a.note("%s", newHelp(cmd).Help)
+	}
+	return usagef("%s needs a command behind it", cmd.CommandPath())
 }
 
-// writeFlags are those of the commands that write a keyset.
-func (a *app) writeFlags(cmd *cobra.Command) {
-	a.keysetFlags(cmd)
-	f := cmd.Flags()
-	f.BoolVar(&a.flags.dryRun, "dry-run", false, "show the step, and change nothing")
-	f.StringVar(&a.flags.reason, "reason", "", "why, for the keyset's history; at most 200 bytes")
-	f.StringVar(&a.flags.actor, "actor", "", "who, for the keyset's history (default user@host)")
-	f.BoolVarP(&a.flags.yes, "yes", "y", false, "do not ask before what can cost a valid token")
-	f.BoolVar(&a.flags.exitCode, "exit-code", false, "exit 3 if there is something to do or to wait for")
+// usageArgs makes a wrong number of arguments a usage error.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usagef("%v; see %s --help", err, cmd.CommandPath())
+		}
+		return nil
+	}
 }
 
+// actor returns who makes a change.
 func (a *app) actor() string {
 	if a.flags.actor != "" {
 		return a.flags.actor
@@ -156,19 +189,9 @@ func (a *app) actor() string {
 	return who + "@" + host
 }
 
-// context returns the context of a command that does not wait.
-func (a *app) context(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(cmd.Context(), a.flags.timeout, fmt.Errorf("the %v of --timeout are over", a.flags.timeout))
-}
-
-// usageArgs makes a wrong number of arguments a usage error.
-func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usagef("%v; see keytool %s --help", err, strings.TrimPrefix(cmd.CommandPath(), "keytool "))
-		}
-		return nil
-	}
+// stamp returns the note of a change that is made now.
+func (a *app) stamp() keyset.Note {
+	return keyset.Note{At: a.Now(), Actor: a.actor(), Reason: a.flags.reason}
 }
 
 // confirm asks before what can cost a valid token. Without a terminal and without --yes
@@ -179,15 +202,17 @@ func (a *app) confirm(what string) error {
 	}
 	in, ok := a.Stdin.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return usagef("%s: that can cost valid tokens, and nobody is there to ask; add --yes", what)
+		return usagef("%s can cost valid tokens, and nobody is there to ask: add --yes", what)
 	}
-	fmt.Fprintf(a.Stderr, "%s: that can cost valid tokens. Go on? [y/N] ", what)
+	fmt.Fprintf(a.Stderr, "%s can cost valid tokens. Go on? [y/N] ", what)
 	var answer string
-	if _, err := fmt.Fscanln(in, &answer); err != nil && !errors.Is(err, io.EOF) && answer == "" {
-		answer = "n"
+	if _, err := fmt.Fscanln(in, &answer); err != nil && !errors.Is(err, io.EOF) {
+		answer = ""
 	}
-	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
-		return &exitError{code: usage, err: errors.New("nothing was changed")}
+	switch strings.ToLower(answer) {
+	case "y", "yes":
+		return nil
+	default:
+		return usagef("not confirmed; nothing was changed")
 	}
-	return nil
 }

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/echoseal/echoseal/keyset"
+)
+
+// A change is the report of a command that has changed the keyset in one step, or of
+// what it would do, or of why it did not.
+type change struct {
+	outlook
+	Action   string `json:"action"`
+	DryRun   bool   `json:"dry_run,omitempty"`
+	Name     string `json:"name"`
+	Store    string `json:"store"`
+	Revision int64  `json:"revision"` // with the change in it
+	KID      string `json:"kid,omitempty"`
+
+	counted string // the key from whose stamp others count, "" if the change has none
+}
+
+func (c *change) text(p *printer) {
+	c.outlook.text(p, c.DryRun)
+	p.labels(labelled{"keyset", fmt.Sprintf("%s   revision %d   %s", c.Name, c.Revision, c.Store)})
+}
+
+// A move makes one change in next. It calls stamp for the note of the change when all that
+// takes time is behind it.
+type move func(o *opened, next *keyset.Document, stamp func() keyset.Note) error
+
+// apply opens the keyset and makes one change.
+func (a *app) apply(ctx context.Context, c *change, m move) error {
+	o, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	return o.apply(ctx, c, m)
+}
+
+// apply makes one change: on a copy of the document, saved and reported.
+func (o *opened) apply(ctx context.Context, c *change, m move) error {
+	a := o.app
+	if _, err := o.store(); err != nil {
+		return err
+	}
+	next, stamped := o.doc.Next(), a.Now()
+	stamp := func() keyset.Note {
+		n := a.stamp()
+		stamped = n.At
+		return n
+	}
+	if err := m(o, next, stamp); err != nil {
+		return err
+	}
+	c.Verdict, c.DryRun, c.Name, c.Store, c.Revision = verdictDone, a.flags.dryRun, next.Name, o.place(), next.Revision
+	if a.flags.dryRun {
+		c.Verdict, a.report = verdictDue, c
+		return a.pendingIfAsked()
+	}
+	if err := o.save(ctx, next, stamped, c.counted); err != nil {
+		return err
+	}
+	c.Revision, a.report = o.doc.Revision, c
+	return nil
+}
+
+// did chooses the words for what was done, or with --dry-run would be.
+func (a *app) did(would, did string) string {
+	if a.flags.dryRun {
+		return would
+	}
+	return did
+}
+
+// pendingIfAsked ends a command that has found something to do or to wait for.
+func (a *app) pendingIfAsked() error {
+	if a.flags.exitCode {
+		return exit(pending)
+	}
+	return nil
+}

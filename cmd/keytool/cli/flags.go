@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// flags are the flags that several commands have.
+type flags struct {
+	store, name        string
+	keyServices, fleet []string
+
+	output         string
+	quiet, verbose bool
+	timeout        time.Duration
+	timed          bool // --timeout was given
+
+	actor, reason string
+	dryRun        bool
+	yes, force    bool
+	exitCode      bool
+}
+
+// defaultTimeout bounds a command that does not wait, and each turn of one that does.
+const defaultTimeout = 30 * time.Second
+
+func (a *app) commonFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringVarP(&a.flags.output, "output", "o", a.flags.output, "`text`, or json: one document on standard output, on failure too")
+	f.Lookup("output").DefValue = outputText
+	f.BoolVarP(&a.flags.quiet, "quiet", "q", false, "print nothing but the result and errors")
+	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "tell more; a secret is never shown")
+	f.DurationVar(&a.flags.timeout, "timeout", defaultTimeout, "how long the command may take; with --wait as long as it takes, unless this is given")
+}
+
+// checkFlags runs once the command line is read.
+func (a *app) checkFlags() error {
+	if o := a.flags.output; o != outputText && o != outputJSON {
+		a.flags.output = outputText
+		return usagef("-o is text or json, not %.40q", o)
+	}
+	if a.flags.timeout <= 0 {
+		return usagef("--timeout is a positive duration such as 90s, not %v", a.flags.timeout)
+	}
+	for name, text := range map[string]string{"actor": a.flags.actor, "reason": a.flags.reason} {
+		if len(text) > maxText || strings.ContainsFunc(text, isControl) {
+			return usagef("--%s is at most %d bytes of text without control characters", name, maxText)
+		}
+	}
+	return nil
+}
+
+// maxText is how long an actor or a reason may be, in bytes.
+const maxText = 200
+
+func isControl(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }
+
+// keysetFlags are those of the commands that work on a keyset.
+func (a *app) keysetFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&a.flags.store, "store", "", "where the keyset is: a path or a `URI`; else ECHOSEAL_STORE")
+	f.StringVar(&a.flags.name, "name", "", "the `NAME` of the keyset; else ECHOSEAL_NAME")
+	f.StringArrayVar(&a.flags.keyServices, "key-service", nil, "`URI` of a key service, the first wraps; repeatable; else ECHOSEAL_KEY_SERVICES")
+	f.StringArrayVar(&a.flags.fleet, "fleet", nil, "`URI` of a place where servers report; repeatable; else ECHOSEAL_FLEET")
+}
+
+// settings completes the flags of a keyset from the environment.
+func (a *app) settings() {
+	for name, flag := range map[string]*string{"ECHOSEAL_STORE": &a.flags.store, "ECHOSEAL_NAME": &a.flags.name} {
+		if *flag == "" {
+			*flag = a.Getenv(name)
+		}
+	}
+	for name, flag := range map[string]*[]string{"ECHOSEAL_KEY_SERVICES": &a.flags.keyServices, "ECHOSEAL_FLEET": &a.flags.fleet} {
+		if len(*flag) == 0 {
+			*flag = strings.Fields(a.Getenv(name))
+		}
+	}
+}
+
+// writeFlags are those of the commands that write a keyset.
+func (a *app) writeFlags(cmd *cobra.Command) {
+	a.keysetFlags(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&a.flags.dryRun, "dry-run", false, "show the step, and change nothing")
+	f.StringVar(&a.flags.reason, "reason", "", "why, in `TEXT` for the keyset's history")
+	f.StringVar(&a.flags.actor, "actor", "", "`WHO`, for the keyset's history (default user@host)")
+	a.exitCodeFlag(cmd)
+}
+
+func (a *app) exitCodeFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&a.flags.exitCode, "exit-code", false, "exit 3 if there is something to do or to wait for")
+}
+
+// yesFlag is that of the commands that can cost a valid token.
+func (a *app) yesFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&a.flags.yes, "yes", "y", false, "do not ask before what can cost a valid token")
+}
+
+// context returns the context of a command that does not wait.
+func (a *app) context(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(cmd.Context(), a.flags.timeout, fmt.Errorf("the %s of --timeout are over", shortDuration(a.flags.timeout)))
+}

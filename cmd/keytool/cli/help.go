@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// A helpReport is help that was asked for.
+type helpReport struct {
+	Command string `json:"command"`
+	Help    string `json:"help"`
+}
+
+func newHelp(cmd *cobra.Command) *helpReport {
+	text := cmd.Long
+	if text == "" {
+		text = cmd.Short
+	}
+	return &helpReport{Command: cmd.CommandPath(), Help: strings.TrimSpace(text) + "\n\n" + strings.TrimSpace(cmd.UsageString())}
+}
+
+func (r *helpReport) text(p *printer) { p.linef("%s", r.Help) }
+
+func (a *app) helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Explains a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usagef("there is no command %.80q; see keytool --help", strings.Join(args, " "))
+			}
+			about.InitDefaultHelpFlag()
+			a.report = newHelp(about)
+			return nil
+		},
+	}
+}
+
+// A completionReport is the script of a shell.
+type completionReport struct {
+	Shell  string `json:"shell"`
+	Script string `json:"script"`
+}
+
+func (r *completionReport) text(p *printer) { p.WriteString(r.Script) }
+
+func (a *app) completionCommand() *cobra.Command {
+	shells := []string{"bash", "zsh", "fish", "powershell"}
+	return &cobra.Command{
+		Use:   "completion SHELL",
+		Short: "Prints a script that completes commands, flags and key ids",
+		Long: `completion prints a script for bash, zsh, fish or powershell.
+
+  bash   source <(keytool completion bash)
+  zsh    keytool completion zsh > "${fpath[1]}/_keytool"
+  fish   keytool completion fish > ~/.config/fish/completions/keytool.fish`,
+		Args:      usageArgs(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
+		ValidArgs: shells,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var script bytes.Buffer
+			root, err := cmd.Root(), error(nil)
+			switch args[0] {
+			case "bash":
+				err = root.GenBashCompletionV2(&script, true)
+			case "zsh":
+				err = root.GenZshCompletion(&script)
+			case "fish":
+				err = root.GenFishCompletion(&script, true)
+			default:
+				err = root.GenPowerShellCompletionWithDesc(&script)
+			}
+			if err != nil {
+				return fmt.Errorf("writing the script: %w", err)
+			}
+			a.report = &completionReport{Shell: args[0], Script: script.String()}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,382 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/keyset"
+	"github.com/echoseal/echoseal/rotation"
+)
+
+type revokeFlags struct {
+	all, noWait bool
+	clean       string
+}
+
+func (a *app) revokeCommand() *cobra.Command {
+	var r revokeFlags
+	cmd := &cobra.Command{
+		Use:   "revoke KID… --reason TEXT",
+		Short: "Emergency: a key stops verifying, and its tokens are refused",
+		Long: `revoke takes keys out of use at once, because they have leaked: every token under them is
+refused, for good, and whoever holds one starts over. Retiring a key does not do that.
+
+If the primary is among them another key becomes primary in the same revision: a staged
+key that every instance verifies already; else the retiring key that --clean names; else
+a new one. From the moment of the change until every instance has read it, instances do
+not accept each other's tokens; it is seconds, and revoke says before what to expect.
+
+It then waits until every instance has obeyed, and says when: until then an instance that
+has not read the change still accepts tokens under the revoked keys. Interrupted, or with
+--no-wait, the change is there; run again it only waits.
+
+If it is the key service that has leaked, name another one first, which the servers have
+as well:
+
+  keytool revoke --all --reason "key file copied" --key-service NEW --key-service OLD
+  keytool rewrap --add NEW, then keytool rewrap --drop OLD
+
+The keyset's auth key stays, and whoever has the old key-encryption key has that: disable
+the key, or begin a new lineage with keytool init --replace.`,
+		Example: `  keytool revoke 4c11d0e2 --reason "in a core dump"
+  keytool revoke --all --reason "backup stolen" --yes`,
+		Args:              usageArgs(cobra.ArbitraryArgs),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.revoke(cmd, args, r) },
+		ValidArgsFunction: a.completeKIDs(keyset.Primary, keyset.Staged, keyset.Retiring),
+	}
+	a.writeFlags(cmd)
+	a.yesFlag(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&r.all, "all", false, "revoke every key, and go on with a new one")
+	f.BoolVar(&r.noWait, "no-wait", false, "do not wait until every instance has obeyed")
+	f.StringVar(&r.clean, "clean", "", "the retiring key `KID` that did not leak: it becomes primary if no staged key can")
+	_ = cmd.RegisterFlagCompletionFunc("clean", a.completeKIDs(keyset.Retiring)) // the flag is there
+	return cmd
+}
+
+type revokeReport struct {
+	outlook
+	DryRun    bool       `json:"dry_run,omitempty"`
+	Revoked   []string   `json:"revoked"`           // key ids
+	Primary   string     `json:"primary,omitempty"` // the key that seals from then on; "" for a new one, with dry_run
+	Successor string     `json:"successor"`         // kept, staged, clean or new
+	Expect    []string   `json:"expect"`            // what will break, and for how long
+	Obeyed    string     `json:"obeyed,omitempty"`  // since when no instance accepts the revoked keys
+	Keyset    keysetJSON `json:"keyset"`
+}
+
+func (r *revokeReport) text(p *printer) {
+	r.outlook.text(p, r.DryRun)
+	var lines []labelled
+	if r.DryRun {
+		for _, e := range r.Expect {
+			lines = append(lines, labelled{"expect", e})
+		}
+	}
+	k := r.Keyset
+	p.labels(append(lines, labelled{"keyset", fmt.Sprintf("%s   revision %d   %s", k.Name, k.Revision, k.Store)})...)
+}
+
+func (a *app) revoke(cmd *cobra.Command, kids []string, flags revokeFlags) error {
+	switch {
+	case a.flags.reason == "":
+		return usagef("revoke needs --reason: the history and refused tokens are explained with it")
+	case flags.all == (len(kids) > 0):
+		return usagef("name the keys to revoke, or --all; keytool status shows them")
+	case flags.all && flags.clean != "":
+		return usagef("--all leaves no key that is clean: leave out --clean")
+	}
+	for _, kid := range slices.Concat(kids, named(flags.clean)) {
+		if err := checkKID(kid); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := a.context(cmd)
+	defer cancel()
+	o, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	if _, err := o.store(); err != nil {
+		return err
+	}
+	obs := o.observe(ctx)
+	plan, err := o.planRevocation(kids, flags, &obs)
+	if err != nil {
+		return err
+	}
+	r := plan.report(o, &obs)
+	a.report = r
+	if a.flags.dryRun {
+		return a.pendingIfAsked()
+	}
+	if len(plan.revoke) > 0 {
+		for _, line := range r.Expect {
+			a.note("expect  %s", line)
+		}
+		if err := a.confirm("Revoking " + list(plan.revoke)); err != nil {
+			a.report = nil
+			return err
+		}
+		if err := o.carryOut(cmd.Context(), plan, r); err != nil {
+			a.report = nil
+			return err
+		}
+		a.note("%s revoked %s as revision %d", a.Now().UTC().Format("15:04:05Z"), list(plan.revoke), o.doc.Revision)
+	}
+	if flags.noWait {
+		return nil
+	}
+	return a.wait(cmd, func(ctx context.Context) (turn, error) { return o.obeyed(ctx, r), nil })
+}
+
+func named(kid string) []string {
+	if kid == "" {
+		return nil
+	}
+	return []string{kid}
+}
+
+// A revocation is what revoke is going to do.
+type revocation struct {
+	revoke    []string // key ids, without those that are revoked already
+	already   []string
+	successor string // kept, staged, clean or new
+	primary   string // the key that seals then; "" for a new one
+	abort     string // a staged key that makes way for the new one
+}
+
+// planRevocation chooses what seals when the keys are revoked.
+func (o *opened) planRevocation(kids []string, flags revokeFlags, obs *fleet.Observation) (*revocation, error) {
+	d := o.doc
+	p := &revocation{successor: "kept", primary: d.Primary().KID}
+	if flags.all {
+		for _, k := range d.Keys {
+			if k.Unseals() {
+				kids = append(kids, k.KID)
+			}
+		}
+	}
+	for _, kid := range uniq(kids) {
+		switch k := d.Key(kid); {
+		case k == nil:
+			return nil, fmt.Errorf("the keyset %s has no key %s, so no server accepts it; keytool status shows its keys", d.Name, kid)
+		case k.State == keyset.Revoked:
+			p.already = append(p.already, kid)
+		default:
+			p.revoke = append(p.revoke, kid)
+		}
+	}
+	if !slices.Contains(p.revoke, p.primary) {
+		return p, nil
+	}
+	staged := keyIn(d, keyset.Staged)
+	if slices.Contains(p.revoke, staged) {
+		staged = ""
+	}
+	switch clean := d.Key(flags.clean); {
+	case staged != "" && o.verified(staged, obs):
+		p.successor, p.primary = "staged", staged
+	case flags.clean == "":
+		p.successor, p.primary, p.abort = "new", "", staged
+	case clean == nil || clean.State != keyset.Retiring || slices.Contains(p.revoke, flags.clean):
+		return nil, fmt.Errorf("%s cannot become primary: --clean names a key that is retiring and is not revoked", flags.clean)
+	default:
+		p.successor, p.primary = "clean", flags.clean
+	}
+	return p, nil
+}
+
+// verified reports whether every instance accepts a staged key: whether it could be
+// promoted now.
+func (o *opened) verified(kid string, obs *fleet.Observation) bool {
+	if s := rotation.Next(o.doc, *obs, o.app.Now(), rotation.Request{}); s.Kind == rotation.Promote && s.KID == kid {
+		return true
+	}
+	known := 0
+	for i := range obs.Instances {
+		in := &obs.Instances[i]
+		if !in.Live() {
+			continue
+		}
+		if in.Err != nil || in.Report.Lineage != o.doc.Lineage || !slices.Contains(in.Report.Verifies, kid) {
+			return false
+		}
+		known++
+	}
+	return known > 0 && len(obs.Failures) == 0
+}
+
+// report says what the revocation will do and break.
+func (p *revocation) report(o *opened, obs *fleet.Observation) *revokeReport {
+	r := &revokeReport{DryRun: o.app.flags.dryRun, Revoked: slices.Concat(p.already, p.revoke), Primary: p.primary, Successor: p.successor, Expect: []string{}, Keyset: o.keyset()}
+	r.Verdict, r.Summary = verdictDue, "revoke "+list(p.revoke)
+	if len(p.revoke) == 0 {
+		r.Verdict, r.Summary = verdictOK, list(p.already)+" was revoked before"
+	}
+	for _, kid := range p.revoke {
+		r.Expect = append(r.Expect, p.breaks(o.doc.Key(kid)))
+	}
+	switch p.successor {
+	case "staged":
+		r.Expect = append(r.Expect, p.primary+", which every instance verifies already, becomes primary")
+	case "clean":
+		r.Expect = append(r.Expect, p.primary+" becomes primary again")
+	case "new":
+		text := "a new key becomes primary"
+		if p.abort != "" {
+			text += "; the staged key " + p.abort + ", which not every instance verifies, is dropped"
+		}
+		r.Expect = append(r.Expect, text)
+	}
+	if p.successor == "new" {
+		r.Expect = append(r.Expect, "until an instance has read the change it refuses tokens of those that have, and is refused by them: "+window(o, obs))
+	}
+	if len(p.revoke) > 0 {
+		r.Expect = append(r.Expect, "until an instance has read the change it goes on as before: "+window(o, obs))
+	}
+	if p.successor == "new" {
+		r.Expect = slices.Delete(r.Expect, len(r.Expect)-1, len(r.Expect)) // said already
+	}
+	return r
+}
+
+// breaks says what revoking a key costs.
+func (p *revocation) breaks(k *keyset.Key) string {
+	switch {
+	case k.State == keyset.Staged:
+		return fmt.Sprintf("%s is staged: no token was ever sealed with it, none is lost", k.KID)
+	case k.State == keyset.Retiring:
+		return fmt.Sprintf("%s is retiring: its last tokens are refused, up to %s old; those clients start over", k.KID, shortDuration(k.MaxTTL))
+	default:
+		return fmt.Sprintf("%s is primary: every round in flight is refused, up to %s old; those clients start over", k.KID, shortDuration(k.MaxTTL))
+	}
+}
+
+// window says how long it takes until every instance has read a change.
+func window(o *opened, obs *fleet.Observation) string {
+	var every time.Duration
+	var unknown []string
+	for i := range obs.Instances {
+		in := &obs.Instances[i]
+		switch {
+		case !in.Live():
+		case in.Err != nil || !in.Report.Fresh(obs.Ended):
+			unknown = append(unknown, in.Name())
+		default:
+			every = max(every, in.Report.Every)
+		}
+	}
+	text := fmt.Sprintf("about %s, which is how often they look", shortDuration(every))
+	if every == 0 {
+		text = "nobody reports, so how long is not known; at the latest when each is started again"
+	}
+	if len(unknown) > 0 {
+		text += "; of " + list(unknown) + " it is not known"
+	}
+	if len(obs.Failures) > 0 {
+		text += "; not every source answered"
+	}
+	_ = o
+	return text
+}
+
+// carryOut makes the change, in one revision.
+func (o *opened) carryOut(ctx context.Context, p *revocation, r *revokeReport) error {
+	ctx, cancel := context.WithTimeout(ctx, max(defaultTimeout, o.app.flags.timeout))
+	defer cancel()
+	var fresh keyset.Key
+	if p.successor == "new" {
+		var err error
+		if fresh, err = o.doc.GenerateKey(ctx, o.services, o.app.Now()); err != nil {
+			return fmt.Errorf("making the new key: %w; nothing was revoked", err)
+		}
+		p.primary = fresh.KID
+	}
+	next, stamp := o.doc.Next(), o.app.stamp()
+	if err := p.apply(next, stamp, fresh); err != nil {
+		return err
+	}
+	counted := ""
+	if p.successor != "kept" {
+		counted = p.primary
+	}
+	if err := o.save(ctx, next, stamp.At, counted); err != nil {
+		return err
+	}
+	r.Verdict, r.Summary, r.Primary, r.Keyset = verdictDone, fmt.Sprintf("revoked %s as revision %d; %s is primary", list(p.revoke), next.Revision, p.primary), p.primary, o.keyset()
+	r.Then = "keytool status shows whether every instance has obeyed"
+	return nil
+}
+
+func (p *revocation) apply(next *keyset.Document, n keyset.Note, fresh keyset.Key) error {
+	var err error
+	switch p.successor {
+	case "staged":
+		err = next.Promote(n, p.primary)
+	case "clean":
+		err = next.Rollback(n, p.primary)
+	case "new":
+		if p.abort != "" {
+			err = next.Abort(n, p.abort)
+		}
+		if err == nil {
+			err = next.Stage(n, fresh)
+		}
+		if err == nil {
+			err = next.Promote(n, fresh.KID)
+		}
+	}
+	for _, kid := range p.revoke {
+		if err == nil {
+			err = next.Revoke(n, kid)
+		}
+	}
+	return err
+}
+
+// obeyed looks whether every instance holds the revocation.
+func (o *opened) obeyed(ctx context.Context, r *revokeReport) turn {
+	now := o.app.Now()
+	obs := o.observe(ctx)
+	step := rotation.Obeyed(o.doc, obs, now)
+	j := judge{o.doc, &obs, o.app.Now()}
+	if step.Kind == rotation.Done {
+		r.Obeyed = formatTime(j.now)
+		r.outlook = outlook{
+			Verdict: verdictDone,
+			Summary: fmt.Sprintf("%s is out of use: every instance has obeyed, as seen at %s", list(r.Revoked), r.Obeyed),
+			Then:    "keytool status; if a key service or a host leaked, see keytool revoke --help",
+		}
+		return turn{about: "obeyed", line: fmt.Sprintf("every instance has obeyed: %s", j.countLive(func(*fleet.Report) bool { return true })), finished: true}
+	}
+	t := turn{until: step.NotBefore, pause: pauseUntil(step.NotBefore, j.now, o.doc.Policy), code: pending}
+	out := j.outlook(step)
+	out.Summary = fmt.Sprintf("%s is revoked as revision %d, and %s", list(r.Revoked), o.doc.Revision, strings.Replace(out.Summary, "the revision", "obedience", 1))
+	out.Then = "run the command again: it goes on waiting"
+	r.outlook = out
+	if step.Kind == rotation.Blocked {
+		t.code = blocked
+	}
+	var line strings.Builder
+	fmt.Fprintf(&line, "obeyed by %s", j.countLive(func(report *fleet.Report) bool { return report.Revision >= o.doc.Revision }))
+	t.about = line.String()
+	for _, reason := range step.Reasons {
+		if reason.Code == rotation.Settling {
+			fmt.Fprintf(&line, "; the store may still give the revision before until %s", clock(reason.Until, j.now))
+			continue
+		}
+		t.about += fmt.Sprint(reason.Code, reason.Instance)
+		line.WriteString("; " + unseen(reason, j.reason(reason, step.Kind)))
+		t.hopeless = t.hopeless || reason.Code == rotation.NoSource
+	}
+	t.line = line.String()
+	return t
+}

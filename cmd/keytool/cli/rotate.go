@@ -1,0 +1,364 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/keyset"
+	"github.com/echoseal/echoseal/rotation"
+)
+
+func (a *app) rotateCommand() *cobra.Command {
+	var r rotateFlags
+	cmd := &cobra.Command{
+		Use:   "rotate",
+		Short: "Takes the next safe step of a rotation; with --wait, all of them",
+		Long: `rotate replaces the primary key in three phases, and no token inside its time to live is
+refused meanwhile:
+
+  1 distribute   a new key is staged: servers accept it and do not seal with it
+  2 promote      once every instance has proved that it accepts it, it becomes primary
+  3 retire       once every instance seals with it, and the last token under the old key
+                 has expired, the old key goes
+
+It finishes what is open; else it begins only when a rotation is due: the primary is
+older than max-age, over half of its seals, or named by --replace. Run it from cron, with
+or without --wait: it is safe to interrupt and to run again, and of two that run at once
+one wins. Retiring a key does not undo a leak: that is what keytool revoke is for.
+
+--settle, --max-skew, --max-stale, --max-age and --min-instances count for this run where
+they are stricter than the policy; looser ones need --force and --reason. --force also
+promotes against whatever is in the way: until every instance has read the new revision
+tokens may be refused.`,
+		Example: `  keytool rotate --wait
+  keytool rotate --replace 4c11d0e2 --wait --reason "quarterly"
+  keytool rotate --dry-run --exit-code`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.rotate(cmd, &r) },
+	}
+	a.writeFlags(cmd)
+	a.yesFlag(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&r.wait, "wait", false, "take every step, and wait between them; goes on through blocks")
+	f.StringVar(&r.replace, "replace", "", "replace the primary `KID`, due or not; can be run again and again")
+	f.BoolVar(&a.flags.force, "force", false, "promote against what is in the way; needs --reason")
+	r.policy.addRotation(cmd, keyset.Policy{})
+	_ = cmd.RegisterFlagCompletionFunc("replace", a.completeKIDs(keyset.Primary)) // the flag is there
+	return cmd
+}
+
+type rotateFlags struct {
+	wait    bool
+	replace string
+	policy  policyFlags
+}
+
+// A rotating is one run of rotate.
+type rotating struct {
+	*opened
+	flags   *rotateFlags
+	request rotation.Request
+	report  *rotateReport
+}
+
+type rotateReport struct {
+	outlook
+	DryRun bool       `json:"dry_run,omitempty"`
+	Steps  []stepJSON `json:"steps"` // that were taken, or with dry_run the one that would be
+	Keyset keysetJSON `json:"keyset"`
+}
+
+type stepJSON struct {
+	Action   rotation.Kind `json:"action"`
+	KID      string        `json:"kid,omitempty"` // "" for a key that was not made yet
+	Revision int64         `json:"revision"`
+	At       string        `json:"at,omitempty"`
+	Forced   bool          `json:"forced,omitempty"`
+}
+
+func (r *rotateReport) text(p *printer) {
+	r.outlook.text(p, r.DryRun)
+	if k := r.Keyset; k.Name != "" {
+		p.labels(labelled{"keyset", fmt.Sprintf("%s   revision %d   %s", k.Name, k.Revision, k.Store)})
+	}
+}
+
+var kidPattern = regexp.MustCompile(`^[0-9a-f]{8}$`)
+
+func checkKID(kid string) error {
+	if !kidPattern.MatchString(kid) {
+		return usagef("a key id is 8 hex digits in lower case, as keytool status shows them, not %.40q", kid)
+	}
+	return nil
+}
+
+func (a *app) rotate(cmd *cobra.Command, flags *rotateFlags) error {
+	if flags.replace != "" {
+		if err := checkKID(flags.replace); err != nil {
+			return err
+		}
+	}
+	if a.flags.force && a.flags.reason == "" {
+		return usagef("--force needs --reason: it is outside of what keytool guarantees, and the history has to say why")
+	}
+	if a.flags.force {
+		if err := a.confirm("Forcing a rotation"); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := a.context(cmd)
+	defer cancel()
+	o, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	r := &rotating{opened: o, flags: flags, report: &rotateReport{DryRun: a.flags.dryRun, Steps: []stepJSON{}}}
+	if !flags.wait || a.flags.dryRun {
+		t, err := r.turn(ctx, cmd)
+		switch {
+		case err != nil:
+			return err
+		case t.code == blocked:
+			return exit(blocked)
+		case r.report.Verdict != verdictOK && r.unfinished():
+			return a.pendingIfAsked()
+		}
+		return nil
+	}
+	return a.wait(cmd, func(ctx context.Context) (turn, error) { return r.turn(ctx, cmd) })
+}
+
+// unfinished reports whether there is something to do or to wait for.
+func (r *rotating) unfinished() bool { return r.report.DryRun || r.doc.Unfinished() }
+
+// turn looks once, and takes the step that is safe, if there is one.
+func (r *rotating) turn(ctx context.Context, cmd *cobra.Command) (turn, error) {
+	if err := r.load(ctx); err != nil {
+		return turn{}, err
+	}
+	if _, err := r.store(); err != nil {
+		return turn{}, err
+	}
+	if err := r.ask(cmd); err != nil {
+		return turn{}, err
+	}
+	now := r.app.Now()
+	obs := r.observe(ctx)
+	step := rotation.Next(r.doc, obs, now, r.request)
+	if step.Kind.Changes() && !r.app.flags.dryRun {
+		return r.take(ctx, step, &obs)
+	}
+	j := judge{r.doc, &obs, r.app.Now()}
+	r.show(j, step)
+	return r.waiting(j, step), nil
+}
+
+// ask makes the request of the flags and the policy that is there now.
+func (r *rotating) ask(cmd *cobra.Command) error {
+	force := r.app.flags.force
+	r.request = rotation.Request{Replace: r.flags.replace, Force: force}
+	_, policy, err := r.flags.policy.apply(cmd, r.doc.TTL, r.doc.Policy)
+	if err != nil {
+		return err
+	}
+	if policy == r.doc.Policy {
+		return nil
+	}
+	if what := loosened(r.doc.Policy, policy); what != "" && !force {
+		return usagef("%s is looser than the policy of the keyset: that needs --force and --reason", what)
+	}
+	r.request.Policy = &policy
+	return nil
+}
+
+// show makes the report of a step that was not taken.
+func (r *rotating) show(j judge, step rotation.Step) {
+	steps := r.report.Steps
+	r.report.outlook = j.outlook(step)
+	r.report.Keyset = r.keyset()
+	switch {
+	case step.Kind == rotation.Done && len(steps) > 0:
+		r.report.Verdict, r.report.Summary, r.report.NotBefore = verdictDone, did(steps)+"; nothing is unfinished", ""
+	case step.Kind == rotation.Done:
+		r.report.Summary = j.nothingDue()
+		if kid := r.flags.replace; kid != "" {
+			r.report.Summary = fmt.Sprintf("%s is not primary, and nothing is unfinished; %s", kid, r.report.Summary)
+		} else {
+			r.report.Then = fmt.Sprintf("to rotate now: keytool rotate --replace %s --wait", step.KID)
+		}
+	case step.Kind.Changes():
+		next := stepJSON{Action: step.Kind, KID: step.KID, Revision: r.doc.Revision + 1, Forced: step.Forced()}
+		if step.Kind == rotation.Stage {
+			next.KID = ""
+		}
+		r.report.Steps = append(steps, next)
+	}
+	r.app.report = r.report
+}
+
+func (o *opened) keyset() keysetJSON {
+	d := o.doc
+	return keysetJSON{Name: d.Name, Lineage: d.Lineage, Revision: d.Revision, TTL: d.TTL.String(), Tag: "ok", Store: o.place()}
+}
+
+// did says what steps have come to.
+func did(steps []stepJSON) string {
+	words := map[rotation.Kind]string{rotation.Stage: "staged", rotation.Promote: "promoted", rotation.Drain: "drained", rotation.Retire: "retired"}
+	var all []string
+	for _, s := range steps {
+		all = append(all, words[s.Action]+" "+s.KID)
+	}
+	return list(all)
+}
+
+// take takes a step.
+func (r *rotating) take(ctx context.Context, step rotation.Step, obs *fleet.Observation) (turn, error) {
+	var fresh keyset.Key
+	if step.Kind == rotation.Stage {
+		var err error
+		if fresh, err = r.doc.GenerateKey(ctx, r.services, r.app.Now()); err != nil {
+			return turn{}, fmt.Errorf("making a key: %w", err)
+		}
+	}
+	next, stamp := r.doc.Next(), r.app.stamp()
+	if err := step.Apply(next, stamp, fresh); err != nil {
+		return turn{}, err
+	}
+	taken := stepJSON{Action: step.Kind, KID: step.KID, Revision: next.Revision, At: formatTime(stamp.At), Forced: step.Forced()}
+	if step.Kind == rotation.Stage {
+		taken.KID = fresh.KID
+	}
+	counted := ""
+	if step.Timed() {
+		counted = taken.KID
+	}
+	if err := r.save(ctx, next, stamp.At, counted); err != nil {
+		return turn{}, err
+	}
+	r.report.Steps = append(r.report.Steps, taken)
+
+	// What comes next, as far as can be told before anybody has seen the change.
+	after := judge{r.doc, obs, r.app.Now()}
+	then := rotation.Next(r.doc, *obs, after.now, r.request)
+	r.report.outlook = outlook{Verdict: verdictDone, Summary: fmt.Sprintf("%s as revision %d", did([]stepJSON{taken}), taken.Revision)}
+	if then.Kind != rotation.Done {
+		r.report.NotBefore = formatTime(then.NotBefore)
+		r.report.Then = "keytool rotate --wait"
+		if !then.NotBefore.IsZero() {
+			r.report.Then += fmt.Sprintf("      %s not before %s, in %s", then.Goal, clock(then.NotBefore, after.now), left(then.NotBefore, after.now))
+		}
+	}
+	r.report.Keyset = r.keyset()
+	r.app.report = r.report
+	return turn{about: fmt.Sprint(taken), line: after.taken(taken, then), again: true}, nil
+}
+
+// taken writes the line of a step for the log of a long wait.
+func (j judge) taken(s stepJSON, then rotation.Step) string {
+	switch s.Action {
+	case rotation.Stage:
+		return fmt.Sprintf("1/3 staged %s as revision %d; promoting it not before %s, when every instance verifies it", s.KID, s.Revision, clock(then.NotBefore, j.now))
+	case rotation.Promote:
+		forced := ""
+		if s.Forced {
+			forced = " against what was in the way"
+		}
+		return fmt.Sprintf("2/3 verifying: %s; promoted %s%s as revision %d", j.share(s.KID), s.KID, forced, s.Revision)
+	case rotation.Drain:
+		k, p := j.doc.Key(s.KID), j.doc.Policy.At(j.now)
+		at := k.Drained.Add(k.MaxTTL + 2*p.MaxSkew)
+		return fmt.Sprintf("3/3 drained %s; retiring it not before %s (ttl %s + clocks %s). Safe to interrupt; run again to finish.",
+			s.KID, clock(at, j.now), shortDuration(k.MaxTTL), shortDuration(2*p.MaxSkew))
+	default:
+		return fmt.Sprintf("3/3 retired %s as revision %d", s.KID, s.Revision)
+	}
+}
+
+// share says how many instances verify a key.
+func (j judge) share(kid string) string {
+	return j.countLive(func(r *fleet.Report) bool { return slices.Contains(r.Verifies, kid) })
+}
+
+func (j judge) countLive(is func(*fleet.Report) bool) string {
+	n := 0
+	for i := range j.obs.Instances {
+		if in := &j.obs.Instances[i]; in.Live() && in.Err == nil && is(&in.Report) {
+			n++
+		}
+	}
+	return fmt.Sprintf("%d of %d", n, j.live())
+}
+
+// waiting says what a turn that has changed nothing waits for.
+func (r *rotating) waiting(j judge, step rotation.Step) turn {
+	t := turn{until: step.NotBefore, pause: pauseUntil(step.NotBefore, j.now, r.doc.Policy), code: pending}
+	if step.Kind == rotation.Done {
+		t.finished = true
+		return t
+	}
+	var line strings.Builder
+	switch step.Goal {
+	case rotation.Promote:
+		fmt.Fprintf(&line, "2/3 verifying: %s", j.share(step.KID))
+	case rotation.Drain:
+		fmt.Fprintf(&line, "3/3 sealing with another key: %s", j.countLive(func(r *fleet.Report) bool { return r.Primary != "" && r.Primary != step.KID }))
+	default:
+		fmt.Fprintf(&line, "3/3 retiring %s", step.KID)
+	}
+	if step.Kind == rotation.Blocked {
+		t.code = blocked
+		line.WriteString("; BLOCKED")
+	}
+	about := line.String()
+	for _, reason := range step.Reasons {
+		if reason.Code == rotation.Settling || reason.Code == rotation.Expiring {
+			continue
+		}
+		out := j.reason(reason, step.Kind)
+		who := reason.Instance
+		if who == "" {
+			who = string(reason.Code)
+		}
+		about += fmt.Sprint(reason.Code, who, reason.KID)
+		line.WriteString("; " + unseen(reason, out))
+		if out.Fix != "" {
+			line.WriteString(" (" + out.Fix + ")")
+		}
+		t.hopeless = t.hopeless || reason.Code == rotation.NoSource
+	}
+	if !step.NotBefore.IsZero() {
+		about += formatTime(step.NotBefore)
+		fmt.Fprintf(&line, "; not before %s", clock(step.NotBefore, j.now))
+	}
+	if r.lastStep() == rotation.Drain && step.Goal == rotation.Retire && step.Kind == rotation.Wait && len(step.Reasons) == 1 {
+		line.Reset() // the line of the drain has said it
+	}
+	t.about, t.line = about, line.String()
+	return t
+}
+
+func (r *rotating) lastStep() rotation.Kind {
+	if n := len(r.report.Steps); n > 0 {
+		return r.report.Steps[n-1].Action
+	}
+	return ""
+}
+
+// unseen writes a reason without what changes at each look.
+func unseen(r rotation.Reason, out reason) string {
+	if r.Instance == "" {
+		return out.line
+	}
+	_, what, _ := strings.Cut(strings.TrimPrefix(r.String(), r.Instance), ": ")
+	if !r.Seen.IsZero() {
+		return fmt.Sprintf("%s at revision %d %s", r.Instance, r.Revision, what)
+	}
+	return r.Instance + " " + what
+}

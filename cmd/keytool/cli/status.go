@@ -1,0 +1,385 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/keyset"
+	"github.com/echoseal/echoseal/rotation"
+)
+
+func (a *app) statusCommand() *cobra.Command {
+	var history bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Shows how the keyset and the fleet are, and what comes next",
+		Long: `status says in its first line how things are, and if something is wrong with whom and
+what to do. Then come the keyset, where the rotation is, every key, every instance and
+every peer.
+
+  OK       nothing is unfinished, and nothing is due
+  DUE      there is something to do: keytool rotate --wait
+  WAITING  time has to pass, or the fleet has to follow; all is well
+  WARNING  nothing is in the way now, and something will be
+  BLOCKED  somebody has to do something; no key is lost meanwhile
+
+It exits 0 whatever it finds; with --exit-code 6 if the rotation is blocked, 3 if there
+is something to do or to wait for.`,
+		Example: "  keytool status\n  keytool status --history\n  keytool status -o json --exit-code",
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := a.context(cmd)
+			defer cancel()
+			return a.status(ctx, history)
+		},
+	}
+	a.keysetFlags(cmd)
+	a.exitCodeFlag(cmd)
+	cmd.Flags().BoolVar(&history, "history", false, "show who did what, the last 50 changes")
+	return cmd
+}
+
+func (a *app) status(ctx context.Context, history bool) error {
+	o, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	now := a.Now()
+	obs := o.observe(ctx)
+	step := rotation.Next(o.doc, obs, now, rotation.Request{})
+	r := newStatus(o, &obs, step, a.Now())
+	if history {
+		r.History = newHistory(o.doc)
+	}
+	a.report = r
+	switch {
+	case !a.flags.exitCode || r.Verdict == verdictOK:
+		return nil
+	case r.Verdict == verdictBlocked:
+		return exit(blocked)
+	default:
+		return exit(pending)
+	}
+}
+
+type statusReport struct {
+	outlook
+	Keyset   keysetJSON    `json:"keyset"`
+	Rotation phaseJSON     `json:"rotation"`
+	Keys     []keyJSON     `json:"keys"`
+	Fleet    *fleetJSON    `json:"fleet"`
+	Peers    []peerJSON    `json:"peers,omitempty"`
+	History  []historyJSON `json:"history,omitempty"`
+
+	now time.Time
+}
+
+type keysetJSON struct {
+	Name     string `json:"name"`
+	Lineage  string `json:"lineage"`
+	Revision int64  `json:"revision"`
+	TTL      string `json:"ttl"`
+	Tag      string `json:"tag"`
+	Store    string `json:"store"`
+}
+
+func newStatus(o *opened, obs *fleet.Observation, step rotation.Step, now time.Time) *statusReport {
+	d := o.doc
+	j := judge{d, obs, now}
+	r := &statusReport{
+		outlook: j.outlook(step), now: now,
+		Keyset:   keysetJSON{Name: d.Name, Lineage: d.Lineage, Revision: d.Revision, TTL: d.TTL.String(), Tag: "ok", Store: o.place()},
+		Rotation: newPhase(d, step),
+		Fleet:    newFleet(d, obs),
+	}
+	for _, k := range d.Keys {
+		r.Keys = append(r.Keys, newKey(d, obs, k, now))
+	}
+	for _, p := range d.Peers {
+		r.Peers = append(r.Peers, peerJSON{Name: p.Name, KIDs: p.KIDs, SealsWith: p.Primary, Confirmed: p.Confirmed, TTL: p.TTL.String()})
+	}
+	if step.Kind == rotation.Done {
+		r.Summary = j.nothingDue()
+		r.Then = fmt.Sprintf("keytool rotate --wait when it is due      or now: keytool rotate --replace %s --wait", step.KID)
+	}
+	j.warn(&r.outlook)
+	return r
+}
+
+// nothingDue says how long nothing is due.
+func (j judge) nothingDue() string {
+	k := j.doc.Primary()
+	due := k.Promoted.Add(j.doc.Policy.MaxAge)
+	return fmt.Sprintf("%s is primary for %s, and due to be replaced %s, in %s", k.KID, shortDuration(max(0, j.now.Sub(k.Promoted)).Truncate(time.Second)), formatTime(due), left(due, j.now))
+}
+
+// warn adds what will be in the way of the next rotation, or needs somebody now.
+func (j judge) warn(o *outlook) {
+	var warnings []reason
+	for _, r := range rotation.Obeyed(j.doc, *j.obs, j.now).Reasons {
+		if r.Code == rotation.NoSource {
+			o.note("no source of reports is given (--fleet), and the policy asks for them: a promotion would wait")
+		} else if r.Fault() {
+			warnings = append(warnings, j.reason(r, rotation.Blocked))
+		}
+	}
+	k := j.doc.Primary()
+	if seals := rotation.Seals(j.doc, *j.obs, k.KID, j.now); seals > rotation.BudgetAlarm {
+		text := fmt.Sprintf("about %s tokens were sealed with %s, %s of what a key may seal", shortCount(seals), k.KID, shareOfBudget(seals))
+		warnings = append(warnings, reason{
+			Code: rotation.DueBudget, Text: text, KID: k.KID, label: "why", line: text,
+			Fix: "replace the key now: keytool rotate --wait, and if that is blocked remove what is in its way",
+		})
+	}
+	if len(warnings) == 0 || o.Verdict == verdictBlocked {
+		return
+	}
+	if o.Verdict == verdictOK || o.Verdict == verdictDue {
+		o.Verdict = verdictWarning
+	}
+	o.Reasons = append(o.Reasons, warnings...)
+}
+
+func (o *outlook) note(text string) {
+	if o.Note == "" && o.Verdict != verdictBlocked {
+		o.Note = text
+	}
+}
+
+// A phaseJSON tells where a rotation is.
+type phaseJSON struct {
+	Phase       string `json:"phase"`                 // none, distribute, promote or retire
+	State       string `json:"state"`                 // none, due, waiting, blocked
+	Distributed string `json:"distributed,omitempty"` // when the new key was staged
+	Promoted    string `json:"promoted,omitempty"`
+	Drained     string `json:"drained,omitempty"`
+	NotBefore   string `json:"not_before,omitempty"`
+
+	since, until time.Time
+	done         [2]time.Time
+}
+
+func newPhase(d *keyset.Document, step rotation.Step) phaseJSON {
+	p := phaseJSON{Phase: "none", State: "none", NotBefore: formatTime(step.NotBefore), until: step.NotBefore}
+	switch step.Goal {
+	case rotation.Stage:
+		p.Phase = "distribute"
+	case rotation.Promote:
+		p.Phase = "promote"
+	case rotation.Drain, rotation.Retire:
+		p.Phase = "retire"
+	}
+	switch {
+	case step.Kind.Changes():
+		p.State = verdictDue
+	case step.Kind == rotation.Wait:
+		p.State = verdictWaiting
+	case step.Kind == rotation.Blocked:
+		p.State = verdictBlocked
+	}
+	switch k := d.Key(step.KID); {
+	case k == nil:
+	case p.Phase == "promote":
+		p.Distributed, p.since, p.done[0] = formatTime(k.Staged), k.Staged, k.Staged
+	case p.Phase == "retire":
+		primary := d.Primary()
+		p.done = [2]time.Time{primary.Staged, primary.Promoted}
+		p.Distributed, p.Promoted, p.Drained = formatTime(primary.Staged), formatTime(primary.Promoted), formatTime(k.Drained)
+		if p.since = k.Demoted; !k.Drained.IsZero() {
+			p.since = k.Drained
+		}
+	}
+	return p
+}
+
+// line writes the three phases, each with what came or comes of it.
+func (p *phaseJSON) line(now time.Time) string {
+	phases := []string{"distribute", "promote", "retire"}
+	at := slices.Index(phases, p.Phase)
+	if at < 0 {
+		return "–   next due " + clock(p.until, now)
+	}
+	var all []string
+	for i, name := range phases {
+		mark := "–"
+		switch {
+		case i < at:
+			mark = "✓ " + clock(p.done[i], now)
+		case i > at:
+		case p.State == verdictBlocked:
+			mark = "✗ blocked " + shortDuration(max(0, now.Sub(p.since)).Truncate(time.Second))
+		case p.State == verdictDue:
+			mark = "→ now"
+		case p.until.IsZero():
+			mark = "… waiting"
+		default:
+			mark = "… not before " + clock(p.until, now)
+		}
+		all = append(all, fmt.Sprintf("%d %s %s", i+1, name, mark))
+	}
+	return strings.Join(all, "   ")
+}
+
+type keyJSON struct {
+	KID       string   `json:"kid"`
+	State     string   `json:"state"`
+	Created   string   `json:"created"`
+	Staged    string   `json:"staged,omitempty"`
+	Promoted  string   `json:"promoted,omitempty"`
+	Demoted   string   `json:"demoted,omitempty"`
+	Drained   string   `json:"drained,omitempty"`
+	Revoked   string   `json:"revoked,omitempty"`
+	Reason    string   `json:"reason,omitempty"`
+	MaxTTL    string   `json:"max_ttl,omitempty"`
+	LiveUntil string   `json:"live_until,omitempty"` // the latest expiry that was reported
+	Seals     int64    `json:"seals"`                // an estimate over the fleet
+	WrappedBy []string `json:"wrapped_by,omitempty"`
+
+	age, lastSeal string
+}
+
+func newKey(d *keyset.Document, obs *fleet.Observation, k keyset.Key, now time.Time) keyJSON {
+	j := keyJSON{
+		KID: k.KID, State: string(k.State), Created: formatTime(k.Created), Staged: formatTime(k.Staged), Promoted: formatTime(k.Promoted),
+		Demoted: formatTime(k.Demoted), Drained: formatTime(k.Drained), Revoked: formatTime(k.Revoked), Reason: k.Reason,
+		Seals: rotation.Seals(d, *obs, k.KID, now), age: shortDuration(max(0, now.Sub(k.Created)).Truncate(time.Second)), lastSeal: "–",
+	}
+	if k.Unseals() {
+		j.MaxTTL = k.MaxTTL.String()
+	}
+	for _, w := range k.Wrapped {
+		j.WrappedBy = append(j.WrappedBy, w.Service)
+	}
+	if until, ttl := liveUntil(d, obs, k.KID); !until.IsZero() {
+		j.LiveUntil = formatTime(until)
+		j.lastSeal = shortDuration(max(0, now.Sub(until.Add(-ttl))).Truncate(time.Second)) + " ago"
+	}
+	return j
+}
+
+// liveUntil returns the latest expiry of any token under a key that was reported, and how
+// long the tokens of that instance live.
+func liveUntil(d *keyset.Document, obs *fleet.Observation, kid string) (until time.Time, ttl time.Duration) {
+	for i := range obs.Instances {
+		r := &obs.Instances[i].Report
+		if obs.Instances[i].Err != nil || r.Lineage != d.Lineage {
+			continue
+		}
+		for _, use := range r.Keys {
+			if use.KID == kid && use.LiveUntil.After(until) {
+				until, ttl = use.LiveUntil, r.TTL
+			}
+		}
+	}
+	return until, ttl
+}
+
+type peerJSON struct {
+	Name      string   `json:"name"`
+	KIDs      []string `json:"kids"`
+	SealsWith string   `json:"seals_with"`
+	Confirmed bool     `json:"confirmed"`
+	TTL       string   `json:"ttl"`
+}
+
+type historyJSON struct {
+	At     string `json:"at"`
+	Action string `json:"action"`
+	KID    string `json:"kid,omitempty"`
+	Actor  string `json:"actor"`
+	Reason string `json:"reason,omitempty"`
+}
+
+func newHistory(d *keyset.Document) []historyJSON {
+	all := []historyJSON{}
+	for _, e := range slices.Backward(d.History) {
+		all = append(all, historyJSON{At: formatTime(e.At), Action: e.Action, KID: e.KID, Actor: e.Actor, Reason: e.Reason})
+	}
+	return all
+}
+
+// maxRevoked is how many revoked keys people are shown; JSON has all.
+const maxRevoked = 3
+
+func (r *statusReport) text(p *printer) {
+	r.outlook.text(p, false)
+	k := r.Keyset
+	p.linef("")
+	ttl, _ := time.ParseDuration(k.TTL) // as it was written above
+	p.linef("keyset    %s   revision %d   ttl %s   tag %s   %s", k.Name, k.Revision, shortDuration(ttl), k.Tag, k.Store)
+	p.linef("rotation  %s", r.Rotation.line(r.now))
+	p.linef("")
+	r.keys(p)
+	staged := ""
+	if r.Rotation.Phase == "promote" {
+		staged = r.stagedKID()
+	}
+	if len(r.Fleet.Instances) > 0 || len(r.Fleet.Failures) > 0 {
+		p.linef("")
+		r.Fleet.text(p, staged)
+	}
+	if len(r.Peers) > 0 {
+		p.linef("")
+		r.peers(p)
+	}
+	if len(r.History) > 0 {
+		p.linef("")
+		rows := make([][]string, len(r.History))
+		for i, e := range r.History {
+			rows[i] = []string{e.At, e.Action, orDash(e.KID), e.Actor, e.Reason}
+		}
+		p.table([]string{"AT", "ACTION", "KID", "ACTOR", "REASON"}, rows...)
+	}
+}
+
+func (r *statusReport) stagedKID() string {
+	for _, k := range r.Keys {
+		if k.State == string(keyset.Staged) {
+			return k.KID
+		}
+	}
+	return ""
+}
+
+func (r *statusReport) keys(p *printer) {
+	var rows [][]string
+	var revoked []keyJSON
+	for _, k := range r.Keys {
+		if k.State == string(keyset.Revoked) {
+			revoked = append(revoked, k)
+			continue
+		}
+		by := make([]string, len(k.WrappedBy))
+		for i, service := range k.WrappedBy {
+			by[i] = shortService(service)
+		}
+		rows = append(rows, []string{k.KID, k.State, k.age, k.lastSeal, shortCount(k.Seals), shareOfBudget(k.Seals), strings.Join(by, ", ")})
+	}
+	slices.SortFunc(revoked, func(a, b keyJSON) int { return strings.Compare(b.Revoked, a.Revoked) })
+	for _, k := range revoked[:min(len(revoked), maxRevoked)] {
+		rows = append(rows, []string{k.KID, k.State, k.age, "–", "–", "–", "revoked " + k.Revoked})
+	}
+	p.table([]string{"KID", "STATE", "AGE", "LAST SEAL", ">SEALS", ">OF 2^32", "WRAPPED BY"}, rows...)
+	if more := len(revoked) - maxRevoked; more > 0 {
+		p.linef("and %s more; -o json has them", count(more, "revoked key"))
+	}
+}
+
+func (r *statusReport) peers(p *printer) {
+	var rows [][]string
+	for _, peer := range r.Peers {
+		confirmed := "NO"
+		if peer.Confirmed {
+			confirmed = "yes"
+		}
+		rows = append(rows, []string{peer.Name, orDash(peer.SealsWith), strings.Join(peer.KIDs, " "), confirmed, peer.TTL})
+	}
+	p.table([]string{"PEER", "SEALS WITH", "HOLDS", "CONFIRMED", "TTL"}, rows...)
+}

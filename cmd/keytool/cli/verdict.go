@@ -1,0 +1,294 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/keyset"
+	"github.com/echoseal/echoseal/rotation"
+)
+
+// The verdicts, in the words of JSON; people see them in capitals.
+const (
+	verdictOK      = "ok"      // nothing is unfinished, and nothing is due
+	verdictDue     = "due"     // there is something to do
+	verdictDone    = "done"    // it was done
+	verdictWaiting = "waiting" // time has to pass, or the fleet has to follow
+	verdictWarning = "warning" // nothing is in the way now, and something will be
+	verdictBlocked = "blocked" // somebody has to do something
+)
+
+func verdictText(p *printer, verdict string, dryRun bool) string {
+	colour := yellow
+	switch verdict {
+	case verdictOK, verdictDone:
+		colour = green
+	case verdictBlocked:
+		colour = red
+	}
+	text := strings.ToUpper(verdict)
+	if dryRun && verdict == verdictDue {
+		text = "WOULD"
+	}
+	return p.paint(colour, text)
+}
+
+// An outlook is what a step of package rotation is to people: a verdict, who is in the
+// way and what to do about it, and what to type next.
+type outlook struct {
+	Verdict   string   `json:"verdict"`
+	Summary   string   `json:"summary"`
+	Reasons   []reason `json:"reasons,omitempty"`
+	NotBefore string   `json:"not_before,omitempty"`
+	Note      string   `json:"note,omitempty"`
+	Then      string   `json:"then,omitempty"`
+}
+
+// A reason is a rotation.Reason in JSON, without the members that do not apply.
+type reason struct {
+	Code     rotation.Code `json:"code"`
+	Text     string        `json:"text"`
+	Fix      string        `json:"fix,omitempty"`
+	KID      string        `json:"kid,omitempty"`
+	Instance string        `json:"instance,omitempty"`
+	ID       string        `json:"id,omitempty"`
+	Address  string        `json:"address,omitempty"`
+	Source   string        `json:"source,omitempty"`
+	Revision int64         `json:"revision,omitempty"`
+	Seen     string        `json:"seen,omitempty"`
+	Peer     string        `json:"peer,omitempty"`
+	Service  string        `json:"service,omitempty"`
+	Until    string        `json:"until,omitempty"`
+
+	label, line string // for people
+	fault       bool
+}
+
+// A judge says what a step means, given what was seen.
+type judge struct {
+	doc *keyset.Document
+	obs *fleet.Observation
+	now time.Time
+}
+
+// outlook says what a step means.
+func (j judge) outlook(s rotation.Step) outlook {
+	o := outlook{NotBefore: formatTime(s.NotBefore)}
+	for _, r := range s.Reasons {
+		o.Reasons = append(o.Reasons, j.reason(r, s.Kind))
+	}
+	switch s.Kind {
+	case rotation.Done:
+		o.Verdict, o.Summary = verdictOK, "nothing is unfinished"
+	case rotation.Wait, rotation.Blocked:
+		o.Verdict, o.Summary = verdictWaiting, j.waiting(s)
+		if s.Kind == rotation.Blocked {
+			o.Verdict = verdictBlocked
+			o.Note = j.harmless(s.Goal)
+		}
+		o.Then = then(s)
+	default:
+		o.Verdict, o.Summary, o.Then = verdictDue, j.step(s), "keytool rotate --wait"
+	}
+	return o
+}
+
+// step says what a step would do.
+func (j judge) step(s rotation.Step) string {
+	var text string
+	switch s.Kind {
+	case rotation.Stage:
+		text = "stage a new key to replace " + s.KID
+	case rotation.Promote:
+		text = "promote " + s.KID
+	case rotation.Drain:
+		text = "note that nobody seals with " + s.KID + " any more"
+	case rotation.Retire:
+		text = "retire " + s.KID
+	}
+	if s.Forced() {
+		text += ", against what is in the way"
+	}
+	return text
+}
+
+// goal names what is waited for.
+func goal(s rotation.Step) string {
+	switch s.Goal {
+	case rotation.Promote:
+		return "promotion of " + s.KID
+	case rotation.Drain:
+		return "draining of " + s.KID
+	case rotation.Retire:
+		return "retirement of " + s.KID
+	case rotation.Obey:
+		return "the revision"
+	case rotation.Drop:
+		return "the drop"
+	default:
+		return "rotation"
+	}
+}
+
+// waiting says for whom and until when a step waits.
+func (j judge) waiting(s rotation.Step) string {
+	var instances, peers []string
+	var whom []string
+	for _, r := range s.Reasons {
+		switch {
+		case r.Instance != "":
+			instances = append(instances, r.Address)
+		case r.Peer != "":
+			peers = append(peers, "peer "+r.Peer)
+		case r.Code == rotation.NoReports:
+			whom = append(whom, "a first report")
+		case r.Code == rotation.NoSource:
+			whom = append(whom, "a source of reports")
+		case r.Code == rotation.TooFewReports:
+			whom = append(whom, fmt.Sprintf("%d more to report", r.Want-r.Have))
+		case r.Code == rotation.SourceFailed:
+			whom = append(whom, "the source "+r.Source)
+		case r.Code == rotation.NotWrapped:
+			whom = append(whom, "another wrapping")
+		}
+	}
+	if n := len(uniq(instances)); n > 0 {
+		whom = slices.Insert(whom, 0, fmt.Sprintf("%d of %s", n, count(j.live(), "instance")))
+	}
+	whom = append(whom, uniq(peers)...)
+	when := ""
+	if !s.NotBefore.IsZero() {
+		when = fmt.Sprintf("not before %s, in %s", clock(s.NotBefore, j.now), left(s.NotBefore, j.now))
+	}
+	switch {
+	case len(whom) == 0 && when == "":
+		return goal(s) + " is " + string(s.Kind)
+	case len(whom) == 0:
+		return goal(s) + " " + when
+	case when == "":
+		return goal(s) + " waits for " + list(uniq(whom))
+	default:
+		return goal(s) + " waits for " + list(uniq(whom)) + ", and is " + when
+	}
+}
+
+// live counts the instances that a rotation has to reckon with.
+func (j judge) live() (n int) {
+	for i := range j.obs.Instances {
+		if j.obs.Instances[i].Live() {
+			n++
+		}
+	}
+	return n
+}
+
+// harmless says that what is blocked hurts nobody, where that is so.
+func (j judge) harmless(goal rotation.Kind) string {
+	if goal != rotation.Promote && goal != rotation.Drain && goal != rotation.Retire {
+		return ""
+	}
+	for i := range j.obs.Instances {
+		if in := &j.obs.Instances[i]; in.Err == nil && in.Live() && !in.Report.Ready {
+			return ""
+		}
+	}
+	return "no token is being refused"
+}
+
+// then says what to type next.
+func then(s rotation.Step) string {
+	switch s.Goal {
+	case rotation.Promote:
+		return "keytool rotate --wait      or give up: keytool abort"
+	case rotation.Drain, rotation.Retire:
+		return "keytool rotate --wait      or go back: keytool rollback"
+	default:
+		return ""
+	}
+}
+
+// reason turns a reason into JSON and into a line for people.
+func (j judge) reason(r rotation.Reason, of rotation.Kind) reason {
+	// Times before which something is not safe are rounded up.
+	text := r.String()
+	if !r.Until.IsZero() {
+		text = strings.ReplaceAll(text, r.Until.UTC().Format(time.RFC3339), formatTime(r.Until))
+	}
+	out := reason{
+		Code: r.Code, Text: text, KID: r.KID, Instance: r.Instance, ID: r.ID, Address: r.Address, Source: r.Source,
+		Revision: r.Revision, Seen: formatTime(r.Seen), Peer: r.Peer, Service: r.Service, Until: formatTime(r.Until),
+		label: "why", line: text, fault: r.Fault(),
+	}
+	if !r.Until.IsZero() {
+		out.line = strings.ReplaceAll(text, formatTime(r.Until), clock(r.Until, j.now))
+	}
+	// What the fleet does by itself needs no remedy, as long as there is time.
+	if of == rotation.Blocked || r.Fault() {
+		out.Fix = r.Fix()
+	}
+	if r.Instance == "" {
+		return out
+	}
+	out.label = r.Instance
+	_, what, _ := strings.Cut(strings.TrimPrefix(out.line, r.Instance), ": ")
+	if out.line = what; !r.Seen.IsZero() {
+		out.line = fmt.Sprintf("revision %d, seen %s ago: %s", r.Revision, shortDuration(max(0, j.now.Sub(r.Seen)).Truncate(time.Second)), what)
+	}
+	if r.Code == rotation.CannotUnwrap {
+		if i := j.instance(r.ID); i != nil && out.Fix != "" {
+			out.Fix += "; it retries every " + shortDuration(i.Report.Every)
+		}
+	}
+	return out
+}
+
+func (j judge) instance(id string) *fleet.Instance {
+	i := slices.IndexFunc(j.obs.Instances, func(i fleet.Instance) bool { return i.Err == nil && i.Report.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &j.obs.Instances[i]
+}
+
+// maxReasons is how many reasons people are shown; JSON has all.
+const maxReasons = 12
+
+// text prints the verdict, who is in the way, and the remedy.
+func (o *outlook) text(p *printer, dryRun bool) {
+	p.linef("%s  %s", verdictText(p, o.Verdict, dryRun), o.Summary)
+	var lines []labelled
+	shown := o.Reasons[:min(len(o.Reasons), maxReasons)]
+	for i, r := range shown {
+		lines = append(lines, labelled{r.label, r.line})
+		if i+1 == len(shown) || shown[i+1].Fix != r.Fix {
+			lines = append(lines, labelled{"fix", r.Fix})
+		}
+	}
+	if more := len(o.Reasons) - len(shown); more > 0 {
+		lines = append(lines, labelled{"more", fmt.Sprintf("%d others; -o json has them all", more)})
+	}
+	if last := len(lines) - 1; o.Note != "" && last >= 0 && lines[last].label == "fix" && lines[last].text != "" {
+		lines[last].text += ". " + strings.ToUpper(o.Note[:1]) + o.Note[1:] + "."
+	} else {
+		lines = append(lines, labelled{"note", o.Note})
+	}
+	p.labels(append(lines, labelled{"then", o.Then})...)
+}
+
+// uniq returns the elements in order, each once.
+func uniq(all []string) []string {
+	all = slices.Clone(all)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// list writes several things.
+func list(all []string) string {
+	if len(all) < 2 {
+		return strings.Join(all, "")
+	}
+	return strings.Join(all[:len(all)-1], ", ") + " and " + all[len(all)-1]
+}
