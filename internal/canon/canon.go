@@ -44,7 +44,7 @@ type writer struct {
 	out     []byte
 	start   int      // where the document begins in out; offsets count from there
 	small   uint32   // how long an object may be to be put in order at once
-	names   []byte   // the text of names that are written otherwise than in the source
+	names   []byte   // the text of names that is not read off the source
 	members []member // of the objects that are being written, innermost last
 	objects []object // those to be put in order at the end
 	sorted  []member // their members in order
@@ -83,7 +83,7 @@ func (w *writer) write() problem {
 	var p problem
 	switch w.peek() {
 	case '"':
-		_, p = w.writeString()
+		return w.writeString()
 	case '{':
 		return w.writeObject()
 	case '[':
@@ -99,24 +99,23 @@ func (w *writer) write() problem {
 	return p
 }
 
-// writeString takes a string and writes it. It reports whether it wrote what stands in the
-// source.
-func (w *writer) writeString() (same bool, p problem) {
+// writeString takes a string and writes it.
+func (w *writer) writeString() problem {
 	start := w.i
 	w.i++
 	w.i += plain(w.src[w.i:])
 	if w.peek() == '"' { // as most are
 		w.i++
 		w.out = append(w.out, w.src[start:w.i]...)
-		return true, ""
+		return ""
 	}
 	for w.out = append(w.out, w.src[start:w.i]...); w.peek() != '"'; {
 		if w.i == len(w.src) {
-			return false, noEnd
+			return noEnd
 		}
 		r, size := character(w.src[w.i:])
 		if size == 0 {
-			return false, badString
+			return badString
 		}
 		w.out = appendEscaped(w.out, r)
 		w.i += size
@@ -126,7 +125,7 @@ func (w *writer) writeString() (same bool, p problem) {
 	}
 	w.out = append(w.out, '"')
 	w.i++
-	return false, ""
+	return ""
 }
 
 func (w *writer) writeArray() problem {
@@ -179,16 +178,19 @@ func (w *writer) writeName(m *member) problem {
 		return noKey
 	}
 	start := w.i
-	same, p := w.writeString()
-	if p != "" {
+	if n := start + 1 + plain(w.src[start+1:]); len(w.src) >= n+2 && w.src[n:n+2] == `":` { // as most are
+		m.name, m.nameEnd = uint32(start+1), uint32(n)
+		w.out = append(w.out, w.src[start:n+2]...)
+		w.i = n + 2
+		w.space()
+		return ""
+	}
+	if p := w.writeString(); p != "" {
 		return p
 	}
-	m.name, m.nameEnd = uint32(start+1), uint32(w.i-1)
-	if !same {
-		m.name = uint32(len(w.src) + len(w.names))
-		w.names, _ = appendText(w.names, w.src[start+1:w.i-1]) // it has just been taken
-		m.nameEnd = uint32(len(w.src) + len(w.names))
-	}
+	m.name = uint32(len(w.src) + len(w.names))
+	w.names, _ = appendText(w.names, w.src[start+1:w.i-1]) // it has just been taken
+	m.nameEnd = uint32(len(w.src) + len(w.names))
 	w.out = append(w.out, ':')
 	return w.colon()
 }
