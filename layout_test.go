@@ -37,6 +37,7 @@ var allowed = map[string][]string{
 	"integration":       {"*"},
 	"internal/memfleet": {"fleet"},
 	"internal/memkek":   {"keyset"},
+	"internal/memstore": {"keyset"},
 	"internal":          {},
 }
 

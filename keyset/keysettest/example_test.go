@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/echoseal/echoseal/internal/memkek"
+	"github.com/echoseal/echoseal/internal/memstore"
 	"github.com/echoseal/echoseal/keyset"
 	"github.com/echoseal/echoseal/keyset/keysettest"
 )
@@ -22,5 +23,15 @@ func TestKeyService(t *testing.T) {
 			return memkek.New(names...)
 		},
 		Without: map[string]string{"no stray call": local, "silence": local, "retries": local, "refusals": local},
+	})
+}
+
+// This is the whole test of a store. What cannot be disturbed is declared, too.
+func TestStore(t *testing.T) {
+	const local = "the store is in this process: there is no back end"
+	var server memstore.Server
+	keysettest.Store(t, keysettest.StoreHarness{
+		New:     func(_ testing.TB, place string) keyset.Store { return server.Open(place) },
+		Without: map[string]string{"silence": local, "killed writer": local, "restart": local},
 	})
 }

@@ -1,11 +1,8 @@
 package keysettest
 
 import (
-	"context"
-	"maps"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/echoseal/echoseal/keyset"
 )
@@ -55,10 +52,7 @@ type KeyServiceHarness struct {
 // their own.
 func KeyService(t *testing.T, h KeyServiceHarness) {
 	k := &kit{h}
-	tests := map[string]struct {
-		run   func(*testing.T)
-		needs string // the fields that are missing, if any
-	}{
+	runSubtests(t, h.Without, map[string]subtest{
 		"round trip":          {run: k.roundTrip},
 		"caller's buffers":    {run: k.buffers},
 		"contexts":            {run: k.contexts},
@@ -78,32 +72,7 @@ func KeyService(t *testing.T, h KeyServiceHarness) {
 		"silence":             {k.silence, missing(h.Silence == nil, "Silence")},
 		"retries":             {k.retries, missing(!h.faults(keyset.Throttled, keyset.Unavailable), "Fail, Calls, or one of throttled and unavailable in Kinds")},
 		"refusals":            {k.refusals, missing(!h.faults(keyset.Denied), "Fail, Calls, or denied in Kinds")},
-	}
-	for name := range h.Without {
-		if _, ok := tests[name]; !ok {
-			t.Errorf("Without: there is no subtest %q", name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(tests)) {
-		t.Run(name, func(t *testing.T) {
-			test := tests[name]
-			if why := h.Without[name]; why != "" {
-				t.Log("left out: " + why)
-				return
-			}
-			if test.needs != "" {
-				t.Fatalf("the harness lacks %s: set it, or say in Without why it cannot be", test.needs)
-			}
-			test.run(t)
-		})
-	}
-}
-
-func missing(is bool, fields string) string {
-	if is {
-		return fields
-	}
-	return ""
+	})
 }
 
 // faults reports whether the harness can cause and count failures of the kinds.
@@ -113,14 +82,3 @@ func (h KeyServiceHarness) faults(kinds ...keyset.Kind) bool {
 }
 
 type kit struct{ KeyServiceHarness }
-
-// patience bounds what should take no time at all.
-const patience = 30 * time.Second
-
-// within returns a context for a call that should succeed.
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
