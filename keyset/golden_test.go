@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/echoseal/echoseal/internal/canon"
+	"github.com/echoseal/echoseal/internal/strict"
 	"github.com/echoseal/echoseal/keyset"
 )
 
@@ -113,10 +114,7 @@ func TestGoldenTag(t *testing.T) {
 		t.Errorf("the tag is %s", got)
 	}
 
-	auth, err := keyset.NewAuthKey("c8a5f8a3-aaa8-46f2-9685-163fdc8eb010", goldenAuth)
-	if err != nil {
-		t.Fatal(err)
-	}
+	auth := goldenAuthKey(t)
 	d, err := keyset.Parse(golden(t))
 	if err != nil {
 		t.Fatal(err)
@@ -204,4 +202,32 @@ func TestGoldenMembers(t *testing.T) {
 	if e := d.History[3]; !e.At.Equal(day(12, 20, 10, 7)) || e.Action != "revoke" || e.KID != "b02fed7a" || e.Actor != "ops@bastion" || e.Reason != revoked.Reason {
 		t.Errorf("%+v", e)
 	}
+}
+
+func goldenAuthKey(t testing.TB) *keyset.AuthKey {
+	t.Helper()
+	auth, err := keyset.NewAuthKey("c8a5f8a3-aaa8-46f2-9685-163fdc8eb010", goldenAuth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return auth
+}
+
+// withTag returns a document with the tag of whoever has the golden auth key.
+func withTag(t testing.TB, doc []byte) []byte {
+	t.Helper()
+	v, err := strict.Parse(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := v.(object)
+	delete(members, "tag")
+	key, err := hkdf.Key(sha256.New, goldenAuth, nil, "echoseal/keyset/v1/tag", 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write(strict.Append(nil, members))
+	members["tag"] = base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	return strict.Append(nil, members)
 }
