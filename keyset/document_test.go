@@ -14,7 +14,7 @@ var start = time.Date(2026, 12, 2, 3, 0, 0, 0, time.UTC)
 
 func at(d time.Duration) keyset.Note { return keyset.Note{At: start.Add(d), Actor: "test"} }
 
-func initKeyset(t *testing.T, s keyset.Services) (*keyset.Document, *keyset.AuthKey) {
+func initKeyset(t testing.TB, s keyset.Services) (*keyset.Document, *keyset.AuthKey) {
 	t.Helper()
 	d, auth, err := keyset.Init(t.Context(), s, keyset.InitOptions{Name: "fleet", Note: at(0)})
 	if err != nil {
