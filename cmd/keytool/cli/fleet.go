@@ -2,10 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -13,27 +13,20 @@ import (
 
 	"github.com/echoseal/echoseal/fleet"
 	"github.com/echoseal/echoseal/keyset"
+	"github.com/echoseal/echoseal/rotation"
 )
 
 func (a *app) fleetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fleet",
 		Short: "Shows every instance and what it reports",
-		Args:  usageArgs(cobra.NoArgs),
+		Long: `fleet asks every source for the reports of the instances, and shows what each of them
+holds and whether it can be relied on. -o json shows which wrappings each has opened.`,
+		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := a.context(cmd)
 			defer cancel()
-			o, err := a.open(ctx)
-			if err != nil {
-				return err
-			}
-			defer o.close()
-			if len(o.sources) == 0 {
-				return usagef("set --fleet or ECHOSEAL_FLEET: where the servers report")
-			}
-			obs := o.observe(ctx)
-			a.report = &fleetReport{newFleet(o.doc, &obs)}
-			return nil
+			return a.showFleet(ctx)
 		},
 	}
 	a.keysetFlags(cmd)
@@ -121,6 +114,48 @@ func cut(text string) string {
 	return text
 }
 
+func (a *app) showFleet(ctx context.Context) error {
+	o, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	if len(o.sources) == 0 {
+		return usagef("set --fleet or ECHOSEAL_FLEET: where the servers report")
+	}
+	now := a.Now()
+	obs := o.observe(ctx)
+	j := judge{o.doc, &obs, a.Now()}
+	r := &fleetReport{fleetJSON: newFleet(o.doc, &obs)}
+	r.Verdict, r.Summary = verdictOK, "every instance can be relied on: "+count(j.live(), "instance")
+	for _, reason := range rotation.Obeyed(o.doc, obs, now).Reasons {
+		if reason.Fault() {
+			r.Reasons = append(r.Reasons, j.reason(reason, rotation.Blocked))
+		}
+	}
+	if len(r.Reasons) > 0 {
+		r.Verdict, r.Summary = verdictWarning, "something is wrong with the fleet, which would block a promotion"
+	}
+	a.report = r
+	return nil
+}
+
+type fleetReport struct {
+	Verdict string   `json:"verdict"`
+	Summary string   `json:"summary"`
+	Reasons []reason `json:"reasons,omitempty"`
+	*fleetJSON
+}
+
+func (r *fleetReport) text(p *printer) {
+	o := outlook{Verdict: r.Verdict, Summary: r.Summary, Reasons: r.Reasons}
+	o.text(p, false)
+	if len(r.Instances) > 0 {
+		p.linef("")
+		r.fleetJSON.text(p, "")
+	}
+}
+
 // fleetJSON is a fleet in every JSON document that has one.
 type fleetJSON struct {
 	Instances []instanceJSON `json:"instances"`
@@ -128,22 +163,39 @@ type fleetJSON struct {
 }
 
 type instanceJSON struct {
-	Name      string   `json:"name"`
-	ID        string   `json:"id,omitempty"`
-	Address   string   `json:"address"`
-	Source    string   `json:"source"`
-	Revision  int64    `json:"revision,omitempty"`
-	SealsWith string   `json:"seals_with,omitempty"`
-	Verifies  []string `json:"verifies"`
-	Loaded    string   `json:"loaded,omitempty"`
-	Seen      string   `json:"seen,omitempty"`
-	Ready     bool     `json:"ready"`
-	Stopped   bool     `json:"stopped,omitempty"`
-	Health    string   `json:"health"`
-	Software  string   `json:"software,omitempty"`
-	Unopened  []string `json:"unopened,omitempty"`
+	Name      string       `json:"name"`
+	ID        string       `json:"id,omitempty"`
+	Address   string       `json:"address"`
+	Also      []string     `json:"also,omitempty"`
+	Source    string       `json:"source"`
+	Revision  int64        `json:"revision,omitempty"`
+	SealsWith string       `json:"seals_with,omitempty"`
+	Verifies  []string     `json:"verifies"`
+	Loaded    string       `json:"loaded,omitempty"`
+	Seen      string       `json:"seen,omitempty"`
+	Every     string       `json:"every,omitempty"`
+	Ready     bool         `json:"ready"`
+	Stopped   bool         `json:"stopped,omitempty"`
+	Health    string       `json:"health"`
+	Software  string       `json:"software,omitempty"`
+	Opened    []openedJSON `json:"opened,omitempty"`
+	Failed    []failedJSON `json:"failed,omitempty"`
 
-	ago time.Duration
+	loaded time.Time
+	ago    time.Duration
+}
+
+type openedJSON struct {
+	KID     string `json:"kid"`
+	Service string `json:"service"`
+	Version string `json:"version,omitempty"`
+}
+
+type failedJSON struct {
+	KID       string `json:"kid"`
+	Service   string `json:"service,omitempty"`
+	Kind      string `json:"kind"`
+	Operation string `json:"operation,omitempty"`
 }
 
 func newFleet(d *keyset.Document, obs *fleet.Observation) *fleetJSON {
@@ -158,53 +210,50 @@ func newFleet(d *keyset.Document, obs *fleet.Observation) *fleetJSON {
 }
 
 func newInstance(d *keyset.Document, obs *fleet.Observation, i *fleet.Instance) instanceJSON {
-	r := i.Report
-	j := instanceJSON{Name: i.Name(), ID: r.ID, Address: i.Address, Source: i.Source, Verifies: []string{}}
+	r := &i.Report
+	j := instanceJSON{Name: i.Name(), ID: r.ID, Address: i.Address, Also: i.Also, Source: i.Source, Verifies: []string{}, Health: health(d, obs, i)}
 	if i.Err != nil {
-		j.Health = i.Err.Error()
 		return j
 	}
 	j.Revision, j.SealsWith, j.Verifies, j.Software = r.Revision, r.Primary, append(j.Verifies, r.Verifies...), r.Software
-	j.Loaded, j.Seen, j.Ready, j.Stopped = formatTime(r.Loaded), formatTime(r.Now), r.Ready, r.Stopped
-	j.ago = max(0, obs.Ended.Sub(r.Now))
-	for _, f := range r.Failed {
-		j.Unopened = append(j.Unopened, f.KID+": "+failedText(f))
+	j.Loaded, j.Seen, j.Every, j.Ready, j.Stopped = formatTime(r.Loaded), formatTime(r.Now), r.Every.String(), r.Ready, r.Stopped
+	j.loaded, j.ago = r.Loaded, max(0, obs.Ended.Sub(r.Now)).Truncate(time.Second)
+	for _, w := range r.Opened {
+		j.Opened = append(j.Opened, openedJSON(w))
 	}
-	switch {
-	case r.Stopped:
-		j.Health = "stopped"
-	case obs.Ended.After(r.FreshUntil()):
-		j.Health = "silent"
-	case !r.Ready && r.Reason != "":
-		j.Health = r.Reason
-	case !r.Ready:
-		j.Health = "not ready"
-	case len(r.Failed) > 0:
-		j.Health = "degraded"
-	case r.Lineage != d.Lineage:
-		j.Health = "another lineage"
-	default:
-		j.Health = "ok"
+	for _, f := range r.Failed {
+		j.Failed = append(j.Failed, failedJSON(f))
 	}
 	return j
 }
 
-func failedText(f fleet.Failure) string {
-	text := strings.ReplaceAll(f.Kind, "_", " ")
-	if f.Operation != "" {
-		text += ", " + f.Operation
+// health says in a few words how an instance is.
+func health(d *keyset.Document, obs *fleet.Observation, i *fleet.Instance) string {
+	r := &i.Report
+	switch {
+	case errors.Is(i.Err, fleet.ErrMAC):
+		return "NOT SIGNED"
+	case errors.Is(i.Err, fleet.ErrUnreachable):
+		return "UNREACHABLE"
+	case i.Err != nil:
+		return "NO REPORT"
+	case r.Stopped:
+		return "stopped"
+	case !r.Fresh(obs.Ended):
+		return "SILENT"
+	case r.Lineage != d.Lineage:
+		return "OTHER KEYSET"
+	case slices.Contains(obs.Clashes(), r.ID):
+		return "DUPLICATE ID"
+	case r.Reason != "" && r.Reason != r.Health():
+		return r.Health() + ": " + r.Reason
+	default:
+		return r.Health()
 	}
-	if f.Service != "" {
-		text += " on " + shortService(f.Service)
-	}
-	return text
 }
 
 // text prints the table of the instances; staged is the key that a column is about, or "".
 func (f *fleetJSON) text(p *printer, staged string) {
-	for _, failure := range f.Failures {
-		p.linef("%s", p.paint(red, failure))
-	}
 	header := []string{"INSTANCE", ">REV", "SEALS WITH"}
 	if staged != "" {
 		header = append(header, "VERIFIES "+staged)
@@ -213,30 +262,22 @@ func (f *fleetJSON) text(p *printer, staged string) {
 	var rows [][]string
 	for _, i := range f.Instances {
 		row := []string{i.Name, "–", orDash(i.SealsWith)}
-		seen := "never"
-		if i.Revision > 0 {
+		seen, loaded := "–", "–"
+		if i.Seen != "" {
 			row[1], seen = strconv.FormatInt(i.Revision, 10), shortDuration(i.ago)
+		}
+		if i.Loaded != "" {
+			loaded = clock(i.loaded, i.loaded.Add(i.ago))
 		}
 		if staged != "" {
 			row = append(row, map[bool]string{true: "yes", false: "NO"}[slices.Contains(i.Verifies, staged)])
 		}
-		loaded := "–"
-		if _, clock, ok := strings.Cut(i.Loaded, "T"); ok {
-			loaded = clock
-		}
 		rows = append(rows, append(row, loaded, seen, i.Health))
 	}
-	if len(f.Instances) > 0 {
+	if len(rows) > 0 {
 		p.table(header, rows...)
 	}
-}
-
-type fleetReport struct{ *fleetJSON }
-
-func (r *fleetReport) text(p *printer) {
-	if len(r.Instances) == 0 && len(r.Failures) == 0 {
-		p.linef("no instance reports")
-		return
+	for _, failure := range f.Failures {
+		p.linef("source  %s", failure)
 	}
-	r.fleetJSON.text(p, "")
 }

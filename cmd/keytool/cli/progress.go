@@ -19,9 +19,10 @@ type progress struct {
 
 func (a *app) newProgress() *progress { return &progress{app: a} }
 
-// say tells of a change, once: about is the same as long as there is nothing new.
+// say tells of a change, once: about is the same as long as there is nothing new. An empty
+// line is none.
 func (p *progress) say(about, line string) {
-	if about == p.said {
+	if about == p.said || line == "" {
 		return
 	}
 	p.said = about

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -357,26 +356,11 @@ func (o *opened) obeyed(ctx context.Context, r *revokeReport) turn {
 		}
 		return turn{about: "obeyed", line: fmt.Sprintf("every instance has obeyed: %s", j.countLive(func(*fleet.Report) bool { return true })), finished: true}
 	}
+	r.outlook = j.outlook(step)
+	r.Summary = fmt.Sprintf("%s is revoked as revision %d, and %s", list(r.Revoked), o.doc.Revision, r.Summary)
+	r.Then = "run the command again: it goes on waiting"
 	t := turn{until: step.NotBefore, pause: pauseUntil(step.NotBefore, j.now, o.doc.Policy), code: pending}
-	out := j.outlook(step)
-	out.Summary = fmt.Sprintf("%s is revoked as revision %d, and %s", list(r.Revoked), o.doc.Revision, strings.Replace(out.Summary, "the revision", "obedience", 1))
-	out.Then = "run the command again: it goes on waiting"
-	r.outlook = out
-	if step.Kind == rotation.Blocked {
-		t.code = blocked
-	}
-	var line strings.Builder
-	fmt.Fprintf(&line, "obeyed by %s", j.countLive(func(report *fleet.Report) bool { return report.Revision >= o.doc.Revision }))
-	t.about = line.String()
-	for _, reason := range step.Reasons {
-		if reason.Code == rotation.Settling {
-			fmt.Fprintf(&line, "; the store may still give the revision before until %s", clock(reason.Until, j.now))
-			continue
-		}
-		t.about += fmt.Sprint(reason.Code, reason.Instance)
-		line.WriteString("; " + unseen(reason, j.reason(reason, step.Kind)))
-		t.hopeless = t.hopeless || reason.Code == rotation.NoSource
-	}
-	t.line = line.String()
+	t.line = "obeyed by " + j.countLive(func(report *fleet.Report) bool { return report.Revision >= o.doc.Revision })
+	t.tell(j, step)
 	return t
 }

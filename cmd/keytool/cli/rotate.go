@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -303,45 +302,42 @@ func (r *rotating) waiting(j judge, step rotation.Step) turn {
 		t.finished = true
 		return t
 	}
-	var line strings.Builder
 	switch step.Goal {
 	case rotation.Promote:
-		fmt.Fprintf(&line, "2/3 verifying: %s", j.share(step.KID))
+		t.line = "2/3 verifying: " + j.share(step.KID)
 	case rotation.Drain:
-		fmt.Fprintf(&line, "3/3 sealing with another key: %s", j.countLive(func(r *fleet.Report) bool { return r.Primary != "" && r.Primary != step.KID }))
+		t.line = "3/3 sealing with another key: " + j.countLive(func(r *fleet.Report) bool { return r.Primary != "" && r.Primary != step.KID })
 	default:
-		fmt.Fprintf(&line, "3/3 retiring %s", step.KID)
+		t.line = "3/3 retiring " + step.KID
 	}
+	t.tell(j, step)
+	if r.lastStep() == rotation.Drain && t.line == fmt.Sprintf("3/3 retiring %s; not before %s", step.KID, clock(step.NotBefore, j.now)) {
+		t.line = "" // the line of the drain has said it
+	}
+	return t
+}
+
+// tell adds to a line what is waited for.
+func (t *turn) tell(j judge, step rotation.Step) {
 	if step.Kind == rotation.Blocked {
 		t.code = blocked
-		line.WriteString("; BLOCKED")
+		t.line += "; BLOCKED"
 	}
-	about := line.String()
-	for _, reason := range step.Reasons {
-		if reason.Code == rotation.Settling || reason.Code == rotation.Expiring {
-			continue
+	for _, r := range step.Reasons {
+		t.hopeless = t.hopeless || r.Code == rotation.NoSource
+		if r.Code == rotation.Settling || r.Code == rotation.Expiring || r.Code == rotation.LiveTokens && r.Until.Before(step.NotBefore) {
+			continue // the time at the end says it
 		}
-		out := j.reason(reason, step.Kind)
-		who := reason.Instance
-		if who == "" {
-			who = string(reason.Code)
-		}
-		about += fmt.Sprint(reason.Code, who, reason.KID)
-		line.WriteString("; " + unseen(reason, out))
+		out := j.reason(r, step.Kind)
+		t.line += "; " + out.change
 		if out.Fix != "" {
-			line.WriteString(" (" + out.Fix + ")")
+			t.line += " (" + out.Fix + ")"
 		}
-		t.hopeless = t.hopeless || reason.Code == rotation.NoSource
 	}
 	if !step.NotBefore.IsZero() {
-		about += formatTime(step.NotBefore)
-		fmt.Fprintf(&line, "; not before %s", clock(step.NotBefore, j.now))
+		t.line += "; not before " + clock(step.NotBefore, j.now)
 	}
-	if r.lastStep() == rotation.Drain && step.Goal == rotation.Retire && step.Kind == rotation.Wait && len(step.Reasons) == 1 {
-		line.Reset() // the line of the drain has said it
-	}
-	t.about, t.line = about, line.String()
-	return t
+	t.about = t.line
 }
 
 func (r *rotating) lastStep() rotation.Kind {
@@ -349,16 +345,4 @@ func (r *rotating) lastStep() rotation.Kind {
 		return r.report.Steps[n-1].Action
 	}
 	return ""
-}
-
-// unseen writes a reason without what changes at each look.
-func unseen(r rotation.Reason, out reason) string {
-	if r.Instance == "" {
-		return out.line
-	}
-	_, what, _ := strings.Cut(strings.TrimPrefix(r.String(), r.Instance), ": ")
-	if !r.Seen.IsZero() {
-		return fmt.Sprintf("%s at revision %d %s", r.Instance, r.Revision, what)
-	}
-	return r.Instance + " " + what
 }

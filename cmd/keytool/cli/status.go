@@ -107,7 +107,7 @@ func newStatus(o *opened, obs *fleet.Observation, step rotation.Step, now time.T
 	}
 	if step.Kind == rotation.Done {
 		r.Summary = j.nothingDue()
-		r.Then = fmt.Sprintf("keytool rotate --wait when it is due      or now: keytool rotate --replace %s --wait", step.KID)
+		r.Then = fmt.Sprintf("keytool rotate --wait, when it is due; to rotate now: keytool rotate --replace %s --wait", step.KID)
 	}
 	j.warn(&r.outlook)
 	return r

@@ -63,8 +63,9 @@ type reason struct {
 	Service  string        `json:"service,omitempty"`
 	Until    string        `json:"until,omitempty"`
 
-	label, line string // for people
-	fault       bool
+	// For people: the culprit, what is said of it, and the same without what is another
+	// thing at each look.
+	label, line, change string
 }
 
 // A judge says what a step means, given what was seen.
@@ -125,7 +126,7 @@ func goal(s rotation.Step) string {
 	case rotation.Retire:
 		return "retirement of " + s.KID
 	case rotation.Obey:
-		return "the revision"
+		return "obedience"
 	case rotation.Drop:
 		return "the drop"
 	default:
@@ -220,7 +221,7 @@ func (j judge) reason(r rotation.Reason, of rotation.Kind) reason {
 	out := reason{
 		Code: r.Code, Text: text, KID: r.KID, Instance: r.Instance, ID: r.ID, Address: r.Address, Source: r.Source,
 		Revision: r.Revision, Seen: formatTime(r.Seen), Peer: r.Peer, Service: r.Service, Until: formatTime(r.Until),
-		label: "why", line: text, fault: r.Fault(),
+		label: "why", line: text,
 	}
 	if !r.Until.IsZero() {
 		out.line = strings.ReplaceAll(text, formatTime(r.Until), clock(r.Until, j.now))
@@ -229,13 +230,15 @@ func (j judge) reason(r rotation.Reason, of rotation.Kind) reason {
 	if of == rotation.Blocked || r.Fault() {
 		out.Fix = r.Fix()
 	}
-	if r.Instance == "" {
+	if out.change = out.line; r.Instance == "" {
 		return out
 	}
 	out.label = r.Instance
 	_, what, _ := strings.Cut(strings.TrimPrefix(out.line, r.Instance), ": ")
-	if out.line = what; !r.Seen.IsZero() {
+	out.line, out.change = what, r.Instance+": "+what
+	if !r.Seen.IsZero() {
 		out.line = fmt.Sprintf("revision %d, seen %s ago: %s", r.Revision, shortDuration(max(0, j.now.Sub(r.Seen)).Truncate(time.Second)), what)
+		out.change = fmt.Sprintf("%s at revision %d %s", r.Instance, r.Revision, what)
 	}
 	if r.Code == rotation.CannotUnwrap {
 		if i := j.instance(r.ID); i != nil && out.Fix != "" {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"crypto/fips140"
 	"runtime"
 	"runtime/debug"
 
@@ -10,6 +11,7 @@ import (
 type versionReport struct {
 	Version string `json:"version"`
 	Go      string `json:"go"`
+	FIPS    bool   `json:"fips,omitempty"` // FIPS 140-3 mode is on
 }
 
 func (r *versionReport) text(p *printer) { p.linef("keytool %s (%s)", r.Version, r.Go) }
@@ -20,7 +22,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Prints the version",
 		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			r := &versionReport{Version: "(devel)", Go: runtime.Version()}
+			r := &versionReport{Version: "(devel)", Go: runtime.Version(), FIPS: fips140.Enabled()}
 			if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 				r.Version = info.Main.Version
 			}

@@ -1,0 +1,386 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/echoseal/echoseal/cmd/keytool/internal/testfleet"
+	"github.com/echoseal/echoseal/codec/localkek"
+	"github.com/echoseal/echoseal/keyset"
+)
+
+// The scripts in testdata/script read like a runbook. Beside what testscript has they
+// know:
+//
+//	exits N keytool …          run it, and expect the exit code
+//	clock TIME | +D            set the clock of keytool and of the instances, or move it on
+//	fleet NAME…                start instances, each at an address; ECHOSEAL_FLEET names them
+//	registry NAME…             start instances that are found in a registry
+//	instance NAME WAY…         make one behave badly, or well again: see ways
+//	seals NAME KID N TTL       an instance has sealed N tokens, the last one with that TTL
+//	kids                       set $PRIMARY, $STAGED, $RETIRING and $KEK to what the store has
+//	field PATH REGEXP          look into the JSON document on standard output
+//	revision N                 the store holds that revision
+//
+// Each document that keytool prints with -o json is checked against its schema, and no
+// secret that is anywhere in $WORK may have been printed when a script ends.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Setup:               setUp,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "clock": setClock, "fleet": startFleet, "registry": startRegistry, "instance": setInstance,
+			"seals": sealTokens, "kids": setKIDs, "field": field, "revision": revision, "exitcode": exitCode,
+		},
+	})
+}
+
+// A world is what a script has beside its folder.
+type world struct {
+	fleet     testfleet.Fleet
+	clock     clock
+	instances map[string]*testfleet.Instance
+	servers   []*http.Server
+	registry  string
+}
+
+type worldKey struct{}
+
+func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*world) }
+
+func setUp(env *testscript.Env) error {
+	w := &world{clock: clock(filepath.Join(env.WorkDir, ".clock")), instances: make(map[string]*testfleet.Instance), registry: filepath.Join(env.WorkDir, ".registry")}
+	w.clock.set(time.Date(2026, 12, 2, 3, 0, 0, 0, time.UTC))
+	env.Values[worldKey{}] = w
+	env.Setenv("TEST_SCHEMAS", schemaFolder())
+	env.Setenv("TEST_CLOCK", string(w.clock))
+	env.Setenv("TEST_TRANSCRIPT", filepath.Join(env.WorkDir, ".transcript"))
+	env.Setenv("ECHOSEAL_STORE", filepath.Join(env.WorkDir, "keyset.json"))
+	env.Setenv("ECHOSEAL_NAME", "fleet")
+	env.Setenv("ECHOSEAL_KEY_SERVICES", "localkek://"+filepath.Join(env.WorkDir, "kek.key"))
+	env.Defer(func() {
+		for _, s := range w.servers {
+			_ = s.Close()
+		}
+	})
+	t := env.T()
+	env.Defer(func() {
+		if err := noSecrets(env.WorkDir); err != nil {
+			t.Log(err)
+			t.FailNow()
+		}
+	})
+	return os.Mkdir(w.registry, 0o700)
+}
+
+// open makes the store and the key service of the script known to its instances.
+func (w *world) open(ts *testscript.TestScript) {
+	if w.fleet.Source != nil {
+		return
+	}
+	var err error
+	w.fleet.Now = w.clock.now
+	w.fleet.Source, err = keyset.NewFile(ts.Getenv("ECHOSEAL_STORE"))
+	ts.Check(err)
+	w.reconfigure(ts)
+}
+
+func (w *world) reconfigure(ts *testscript.TestScript) {
+	services, err := keyset.Openers{localkek.Opener()}.Open(context.Background(), strings.Fields(ts.Getenv("ECHOSEAL_KEY_SERVICES"))...)
+	ts.Check(err)
+	w.fleet.Services = services
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits N program [args...]")
+	}
+	code := 0
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("it exits %d", code)
+	}
+}
+
+// exitCode tells how a named background command ended; use it in the place of wait.
+func exitCode(ts *testscript.TestScript, _ bool, args []string) {
+	for _, cmd := range ts.BackgroundCmds() {
+		if cmd.ProcessState == nil {
+			continue
+		}
+		if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[0] {
+			ts.Fatalf("it exits %s", got)
+		}
+	}
+}
+
+func setClock(ts *testscript.TestScript, _ bool, args []string) {
+	c := worldOf(ts).clock
+	if by, ok := strings.CutPrefix(args[0], "+"); ok {
+		d, err := time.ParseDuration(by)
+		ts.Check(err)
+		c.set(c.now().Add(d))
+		return
+	}
+	t, err := time.Parse(time.RFC3339Nano, args[0])
+	ts.Check(err)
+	c.set(t)
+}
+
+func startFleet(ts *testscript.TestScript, _ bool, names []string) {
+	w := worldOf(ts)
+	w.open(ts)
+	var uris []string
+	for _, name := range names {
+		i := w.fleet.Start(name)
+		w.instances[name] = i
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		ts.Check(err)
+		server := &http.Server{Handler: i.Handler(), ErrorLog: discard()}
+		w.servers = append(w.servers, server)
+		go func() { _ = server.Serve(l) }()
+		uris = append(uris, "http://"+l.Addr().String()+"/report")
+		ts.Setenv("ADDRESS_"+name, l.Addr().String())
+		ts.Setenv("ID_"+name, i.ID())
+	}
+	ts.Setenv("ECHOSEAL_FLEET", strings.TrimSpace(ts.Getenv("ECHOSEAL_FLEET")+" "+strings.Join(uris, " ")))
+}
+
+// startRegistry starts instances that push their reports: here, whenever the script says
+// so by naming them again.
+func startRegistry(ts *testscript.TestScript, _ bool, names []string) {
+	w := worldOf(ts)
+	w.open(ts)
+	for _, name := range names {
+		if w.instances[name] == nil {
+			w.instances[name] = w.fleet.Start(name)
+		}
+		i := w.instances[name]
+		signed, err := i.Signed(context.Background())
+		ts.Check(err)
+		ts.Check(os.WriteFile(filepath.Join(w.registry, i.ID()), signed, 0o600))
+		ts.Setenv("ID_"+name, i.ID())
+	}
+	ts.Setenv("ECHOSEAL_FLEET", "dir://"+w.registry)
+}
+
+func setInstance(ts *testscript.TestScript, _ bool, args []string) {
+	w := worldOf(ts)
+	i := w.instances[args[0]]
+	if i == nil {
+		ts.Fatalf("there is no instance %s", args[0])
+	}
+	for _, way := range args[1:] {
+		name, value, _ := strings.Cut(way, "=")
+		d, _ := time.ParseDuration(value)
+		i.Set(func(ways *testfleet.Ways) {
+			switch name {
+			case "good":
+				*ways = testfleet.Ways{}
+			case "down":
+				ways.Down = true
+			case "pinned":
+				ways.Pinned = true
+			case "garbage":
+				ways.Garbage = true
+			case "forged":
+				ways.Forged = true
+			case "stopped":
+				ways.Stopped = true
+			case "not-ready":
+				ways.NotReady = value
+			case "clock":
+				ways.Clock = d
+			case "age":
+				ways.Age = d
+			case "id":
+				ways.ID = w.instances[value].ID()
+			case "lineage":
+				ways.Lineage = value
+			case "fails":
+				ways.Fails, ways.Kind, _ = strings.Cut(value, ":")
+			case "reconfigured":
+				w.reconfigure(ts)
+			default:
+				ts.Fatalf("no instance can be %s", way)
+			}
+		})
+	}
+}
+
+func sealTokens(ts *testscript.TestScript, _ bool, args []string) {
+	w := worldOf(ts)
+	n, err := strconv.ParseInt(args[2], 10, 64)
+	ts.Check(err)
+	ttl, err := time.ParseDuration(args[3])
+	ts.Check(err)
+	w.instances[args[0]].Seal(args[1], n, w.clock.now().Add(ttl))
+}
+
+func stored(ts *testscript.TestScript) *keyset.Document {
+	doc, err := keyset.Parse([]byte(ts.ReadFile(ts.Getenv("ECHOSEAL_STORE"))))
+	ts.Check(err)
+	return doc
+}
+
+func setKIDs(ts *testscript.TestScript, _ bool, _ []string) {
+	for _, name := range []string{"PRIMARY", "STAGED", "RETIRING"} {
+		ts.Setenv(name, "none")
+	}
+	doc := stored(ts)
+	for _, k := range doc.Keys {
+		ts.Setenv(strings.ToUpper(string(k.State)), k.KID)
+	}
+	ts.Setenv("KEK", strings.TrimPrefix(doc.Primary().Wrapped[0].Service, "localkek://"))
+}
+
+func revision(ts *testscript.TestScript, _ bool, args []string) {
+	if got := strconv.FormatInt(stored(ts).Revision, 10); got != args[0] {
+		ts.Fatalf("the store holds revision %s", got)
+	}
+}
+
+// field follows a path such as reasons.0.code; a path of - stands for the whole document.
+func field(ts *testscript.TestScript, neg bool, args []string) {
+	d := json.NewDecoder(strings.NewReader(ts.ReadFile("stdout")))
+	d.UseNumber()
+	var v any
+	ts.Check(d.Decode(&v))
+	there := true
+	for _, step := range strings.Split(args[0], ".") {
+		switch at := v.(type) {
+		case map[string]any:
+			v, there = at[step]
+		case []any:
+			n, err := strconv.Atoi(step)
+			if there = err == nil && n < len(at); there {
+				v = at[n]
+			}
+		default:
+			there = false
+		}
+		if !there {
+			break
+		}
+	}
+	if !there {
+		if !neg {
+			ts.Fatalf("the document has no %s", args[0])
+		}
+		return
+	}
+	if len(args) < 2 {
+		if neg {
+			ts.Fatalf("the document has %s", args[0])
+		}
+		return
+	}
+	text := fmt.Sprint(v)
+	if matched, err := regexp.MatchString("^(?:"+args[1]+")$", text); err != nil || matched == neg {
+		ts.Fatalf("%s is %q (%v)", args[0], text, err)
+	}
+}
+
+// noSecrets looks for the secrets of a script's folder in all that keytool has printed.
+func noSecrets(work string) error {
+	printed, err := os.ReadFile(filepath.Join(work, ".transcript"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	secrets, err := secretsIn(work)
+	if err != nil {
+		return err
+	}
+	for name, secret := range secrets {
+		for _, form := range []string{
+			string(secret), hex.EncodeToString(secret), base64.StdEncoding.EncodeToString(secret),
+			base64.RawURLEncoding.EncodeToString(secret), strings.Trim(strconv.Quote(string(secret)), `"`), fmt.Sprint(secret),
+		} {
+			if bytes.Contains(printed, []byte(form)) {
+				return fmt.Errorf("keytool has printed the secret of %s", name)
+			}
+		}
+	}
+	return nil
+}
+
+// secretsIn finds the secrets in a folder: files that are named like one, what a peer was
+// given, and the data keys of the keyset.
+func secretsIn(work string) (map[string][]byte, error) {
+	secrets := make(map[string][]byte)
+	for _, pattern := range []string{"*.key", "*.secret", "*.principal", "*.state"} {
+		files, err := filepath.Glob(filepath.Join(work, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			if secrets[filepath.Base(file)], err = os.ReadFile(file); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if exports, _ := filepath.Glob(filepath.Join(work, "*.export")); len(exports) > 0 {
+		for _, file := range exports {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			var keys [][]byte
+			if err := json.Unmarshal(text, &keys); err != nil {
+				return nil, fmt.Errorf("%s: %w", filepath.Base(file), err)
+			}
+			for n, key := range keys {
+				secrets[fmt.Sprintf("%s %d", filepath.Base(file), n)] = key
+			}
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(work, "keyset.json"))
+	if err != nil {
+		return secrets, nil
+	}
+	doc, err := keyset.Parse(text)
+	if err != nil {
+		return secrets, nil
+	}
+	services, err := keyset.Openers{localkek.Opener()}.Open(context.Background(), "localkek://"+filepath.Join(work, "kek.key"))
+	if err != nil {
+		return secrets, nil
+	}
+	for _, k := range doc.Keys {
+		if key, err := services.OpenSecret(context.Background(), doc.Name, k); err == nil {
+			secrets["key "+k.KID] = key
+		}
+	}
+	if key, err := services.OpenAuth(context.Background(), doc); err == nil {
+		secrets["auth key"] = key
+	}
+	return secrets, nil
+}
