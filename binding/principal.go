@@ -3,11 +3,11 @@ package binding
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/echoseal/echoseal/internal/base64url"
 	"github.com/echoseal/echoseal/internal/canon"
 )
 
@@ -84,17 +84,17 @@ func (p *Principal) appendTag(dst []byte, salt [saltSize]byte) []byte {
 	var raw [saltSize + tagSize]byte
 	copy(raw[:], salt[:])
 	p.tag((*[tagSize]byte)(raw[saltSize:]), salt[:])
-	return base64.RawURLEncoding.AppendEncode(dst, raw[:])
+	return base64url.AppendEncode(dst, raw[:])
 }
 
 // matches reports whether claim is a claim for p.
 func (p *Principal) matches(claim []byte) bool {
-	// The decoder would skip line ends; the length leaves no room for them.
-	var raw [saltSize + tagSize]byte
+	var room [saltSize + tagSize + base64url.Room]byte
 	if len(claim) != tagChars {
 		return false
 	}
-	if n, err := base64.RawURLEncoding.Decode(raw[:], claim); err != nil || n != len(raw) {
+	raw, ok := base64url.AppendDecode(room[:0], string(claim))
+	if !ok {
 		return false
 	}
 	var want [tagSize]byte

@@ -2,9 +2,9 @@ package binding
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 
+	"github.com/echoseal/echoseal/internal/base64url"
 	"github.com/echoseal/echoseal/internal/canon"
 )
 
@@ -72,7 +72,7 @@ func (s *scratch) digest(arguments []byte) (chars [digestChars]byte, err error) 
 		s.arguments = append(s.arguments[:0], "{}"...)
 	}
 	sum := sha256.Sum256(s.arguments)
-	base64.RawURLEncoding.Encode(chars[:], sum[:digestSize])
+	base64url.AppendEncode(chars[:0], sum[:digestSize])
 	return chars, nil
 }
 

@@ -62,7 +62,7 @@ func TestSealsWhatPythonSeals(t *testing.T) {
 				t.Fatal(err)
 			}
 			body := append(bytes.Clone(k.kid[:]), nonce...)
-			token = prefix + encoding.EncodeToString(aead.Seal(body, nonce, payload, k.aad))
+			token = prefix + base64.RawURLEncoding.EncodeToString(aead.Seal(body, nonce, payload, k.aad))
 		})
 		return token
 	}
@@ -131,9 +131,9 @@ func TestTokenUnderRetiredKeyIsRefused(t *testing.T) {
 func TestKeyIDMovedOntoAnotherBodyIsRefused(t *testing.T) {
 	ring := mustRing(t, secret(1), secret(2))
 	a, b := mustSeal(t, ring), mustSeal(t, mustRing(t, secret(2)))
-	x, _ := encoding.DecodeString(a[len(prefix):])
-	y, _ := encoding.DecodeString(b[len(prefix):])
-	moved := prefix + encoding.EncodeToString(append(y[:kidSize:kidSize], x[kidSize:]...))
+	x, _ := base64.RawURLEncoding.DecodeString(a[len(prefix):])
+	y, _ := base64.RawURLEncoding.DecodeString(b[len(prefix):])
+	moved := prefix + base64.RawURLEncoding.EncodeToString(append(y[:kidSize:kidSize], x[kidSize:]...))
 	if _, err := ring.Unseal(moved); !errors.Is(err, codec.BadSeal) {
 		t.Errorf("%v", err)
 	}
@@ -213,8 +213,8 @@ func TestPayloadIsNotInTheToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, _ := encoding.DecodeString(token[len(prefix):])
-	for _, form := range []string{string(payload), hex.EncodeToString(payload), encoding.EncodeToString(payload)} {
+	body, _ := base64.RawURLEncoding.DecodeString(token[len(prefix):])
+	for _, form := range []string{string(payload), hex.EncodeToString(payload), base64.RawURLEncoding.EncodeToString(payload)} {
 		if strings.Contains(token, form) || strings.Contains(string(body), form) {
 			t.Errorf("%q is in the token", form)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/echoseal/echoseal/codec"
+	"github.com/echoseal/echoseal/internal/base64url"
 )
 
 // maxSeals is how many seals under random 96-bit nonces keep the chance of a
@@ -95,7 +96,7 @@ func newRing(what string, keys []*Key) (*Ring, error) {
 // Seal returns a token for payload under the first key. The error tells that the
 // ring has made its 2^32 seals.
 func (r *Ring) Seal(payload []byte) (string, error) {
-	buf := take(len(prefix) + encoding.EncodedLen(overhead+len(payload)))
+	buf := take(len(prefix) + base64url.EncodedLen(overhead+len(payload)))
 	defer give(buf)
 	token, err := r.AppendSeal((*buf)[:0], payload, time.Time{})
 	if err != nil {

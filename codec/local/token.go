@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/echoseal/echoseal/codec"
+	"github.com/echoseal/echoseal/internal/base64url"
 )
 
 // buffers hold sealed bodies on their way to and from base64; they are not secret.
@@ -29,7 +30,7 @@ func (r *Ring) AppendSeal(dst, payload []byte, _ time.Time) ([]byte, error) {
 	defer give(buf)
 	body := append((*buf)[:0], r.first.kid[:]...)
 	body = r.first.aead.Seal(body, nil, payload, r.first.aad)
-	return appendEncode(append(dst, prefix...), body), nil
+	return base64url.AppendEncode(append(dst, prefix...), body), nil
 }
 
 // AppendUnseal appends the payload of token to dst. Errors are those of
@@ -42,9 +43,9 @@ func (r *Ring) AppendUnseal(dst []byte, token string) ([]byte, error) {
 	if !ok {
 		return dst, &codec.InvalidError{Reason: codec.Malformed}
 	}
-	buf := take(encoding.DecodedLen(len(text)) + 2) // whole groups are written as 8 bytes
+	buf := take(base64url.DecodedLen(len(text)) + base64url.Room)
 	defer give(buf)
-	body, ok := appendDecode((*buf)[:0], text)
+	body, ok := base64url.AppendDecode((*buf)[:0], text)
 	if !ok || len(body) < overhead {
 		return dst, &codec.InvalidError{Reason: codec.Malformed}
 	}
@@ -63,13 +64,14 @@ func (r *Ring) AppendUnseal(dst []byte, token string) ([]byte, error) {
 // far as its key id goes.
 func (r *Ring) KID(token string) string {
 	text, ok := strings.CutPrefix(token, prefix)
-	if !ok || len(text) < encoding.EncodedLen(overhead) {
+	if !ok || len(text) < base64url.EncodedLen(overhead) {
 		return ""
 	}
 	// 8 characters are whole bytes, so that the trailing bits of a shorter cut
 	// cannot matter.
-	var head [6]byte
-	if n, err := encoding.Decode(head[:], []byte(text[:8])); err != nil || n != len(head) {
+	var room [8]byte
+	head, ok := base64url.AppendDecode(room[:0], text[:8])
+	if !ok {
 		return ""
 	}
 	return hex.EncodeToString(head[:kidSize])

@@ -1,4 +1,4 @@
-package local
+package base64url
 
 import (
 	"encoding/base64"
@@ -18,11 +18,11 @@ func FuzzBase64(f *testing.F) {
 	standard := base64.RawURLEncoding.Strict()
 	f.Fuzz(func(t *testing.T, in []byte) {
 		before := []byte("before")
-		if got, want := string(appendEncode(before, in)), "before"+standard.EncodeToString(in); got != want {
+		if got, want := string(AppendEncode(before, in)), "before"+standard.EncodeToString(in); got != want {
 			t.Fatalf("%q is %s, want %s", in, got, want)
 		}
 		want, err := standard.DecodeString(string(in))
-		got, ok := appendDecode(before, string(in))
+		got, ok := AppendDecode(before, string(in))
 		if ok != (err == nil && !strings.ContainsAny(string(in), "\r\n")) || ok && string(got) != "before"+string(want) {
 			t.Fatalf("%q is %q, %t; want %q, %v", in, got, ok, want, err)
 		}
@@ -36,18 +36,18 @@ func TestBase64IsStrict(t *testing.T) {
 		for c := range 256 {
 			text := []byte(valid[:24])
 			text[at] = byte(c)
-			if _, ok := appendDecode(nil, string(text)); ok != (c < 0x80 && strings.IndexByte(alphabet, byte(c)) >= 0) {
+			if _, ok := AppendDecode(nil, string(text)); ok != (c < 0x80 && strings.IndexByte(alphabet, byte(c)) >= 0) {
 				t.Errorf("byte %#x at %d: %t", c, at, ok)
 			}
 		}
 	}
 	bytes := []byte("any bytes, of any length up to some forty")
 	for n := range bytes {
-		text := string(appendEncode(nil, bytes[:n]))
-		if got, ok := appendDecode(nil, text); !ok || string(got) != string(bytes[:n]) {
+		text := string(AppendEncode(nil, bytes[:n]))
+		if got, ok := AppendDecode(nil, text); !ok || string(got) != string(bytes[:n]) {
 			t.Errorf("%q came back as %q, %t", bytes[:n], got, ok)
 		}
-		if _, ok := appendDecode(nil, text+"="); ok {
+		if _, ok := AppendDecode(nil, text+"="); ok {
 			t.Errorf("%s= is taken", text)
 		}
 	}
