@@ -27,11 +27,13 @@ type client struct {
 	timeout    time.Duration // of an attempt; 0 for none
 	maxRetries int
 	backoff    func(attempt int, err error) time.Duration
+
+	limit int64 // of a response, in bytes
 }
 
 // newClient returns a copy of c. Its address, namespace, headers, transport, limits,
 // timeout and retries are those of c now.
-func newClient(c *api.Client, token tokenSource) (*client, error) {
+func newClient(c *api.Client, token tokenSource, limit int64) (*client, error) {
 	config := c.CloneConfig()
 	if isUnverified(config.HttpClient.Transport) {
 		return nil, configError("the client does not verify the server's certificate: give it the private CA instead")
@@ -41,7 +43,7 @@ func newClient(c *api.Client, token tokenSource) (*client, error) {
 		backoff = api.DefaultConfig().Backoff
 	}
 	copied := &client{
-		token: token, timeout: config.Timeout, maxRetries: config.MaxRetries,
+		token: token, timeout: config.Timeout, maxRetries: config.MaxRetries, limit: limit,
 		backoff: func(attempt int, err error) time.Duration {
 			var e *responseError
 			if errors.As(err, &e) { // it looks for Retry-After
@@ -59,7 +61,7 @@ func newClient(c *api.Client, token tokenSource) (*client, error) {
 	if u, err := url.Parse(c.Address()); err == nil {
 		host = u.Host
 	}
-	config.HttpClient.Transport = transport{config.HttpClient.Transport, host}
+	config.HttpClient.Transport = transport{config.HttpClient.Transport, host, limit}
 	var err error
 	if copied.api, err = api.NewClient(config); err != nil {
 		return nil, configError("the client cannot be copied; look at VAULT_* in the environment: %v", err)
@@ -75,6 +77,12 @@ type request struct {
 	path   string
 	body   []byte   // JSON; nil for a read
 	hidden [][]byte // the parts of body that no error may show
+	once   bool     // not to be sent again if the server may have done it
+}
+
+// mayRepeat reports whether sending a request again may help, after a failure.
+func (r request) mayRepeat(f failure) bool {
+	return f.kind.Temporary() && !f.final && (!r.once || f == failedThrottled || f == failedState)
 }
 
 // do makes a request, and again while that may help, there are retries left and ctx
@@ -87,8 +95,7 @@ func (c *client) do(ctx context.Context, r request) ([]byte, error) {
 		if err == nil {
 			return answer, nil
 		}
-		f := classify(err)
-		if !f.kind.Temporary() || f.final || attempt >= c.maxRetries {
+		if !r.mayRepeat(classify(err)) || attempt >= c.maxRetries {
 			return nil, err
 		}
 		if !wait(ctx, c.backoff(attempt, err)) {
@@ -187,19 +194,27 @@ func (c *client) send(ctx context.Context, r request, token string) ([]byte, err
 	case response.StatusCode != http.StatusOK:
 		return nil, &responseError{status: response.StatusCode}
 	}
-	return readAll(response.Body)
+	return c.readAll(response.Body)
 }
 
-// readAll reads a body into one buffer, so that no part of it is left in another.
-func readAll(body io.Reader) ([]byte, error) {
-	buf := make([]byte, maxResponse)
+// readAll reads a body. One of Transit goes into one buffer, so that no part of it is
+// left in another.
+func (c *client) readAll(body io.Reader) ([]byte, error) {
+	if c.limit > maxResponse {
+		text, err := io.ReadAll(body)
+		if err == nil && int64(len(text)) >= c.limit {
+			return nil, unusable(failedAnswer, "a response of %d bytes or more", c.limit)
+		}
+		return text, err
+	}
+	buf := make([]byte, c.limit)
 	n, err := io.ReadFull(body, buf)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return buf[:n], nil
 	}
 	clear(buf)
 	if err == nil {
-		err = unusable(failedAnswer, "a response of %d bytes or more", maxResponse)
+		err = unusable(failedAnswer, "a response of %d bytes or more", c.limit)
 	}
 	return nil, err
 }

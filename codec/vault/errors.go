@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -16,8 +17,8 @@ import (
 	"github.com/echoseal/echoseal/keyset"
 )
 
-// A failure is what an error means. In a remedy {key}, {mount}, {op}, {token} and
-// {context} stand for what they say.
+// A failure is what an error means. In a remedy {engine}, {key}, {mount}, {op}, {token}
+// and {context} stand for what they say.
 type failure struct {
 	kind   keyset.Kind
 	remedy string
@@ -32,7 +33,7 @@ var (
 	failedDeleted    = failure{kind: keyset.Disabled, remedy: "the key is soft-deleted: restore it with bao write -f {mount}/keys/{key}/soft-delete-restore"}
 	failedCiphertext = failure{kind: keyset.Corrupt, remedy: "the ciphertext is damaged: take back the entry as it was written"}
 	failedKey        = failure{kind: keyset.NotFound, remedy: "there is no Transit key {key} at the mount {mount}: check both, the address and the namespace"}
-	failedMount      = failure{kind: keyset.NotFound, remedy: "there is no Transit engine at {mount}: check mount, address and namespace"}
+	failedMount      = failure{kind: keyset.NotFound, remedy: "there is no {engine} engine at {mount}: check mount, address and namespace"}
 	failedNamespace  = failure{kind: keyset.NotFound, remedy: "there is no such namespace: check it and the address"}
 	failedSealed     = failure{kind: keyset.Sealed, remedy: "the server is sealed: unseal it (bao operator unseal, vault operator unseal), and look why its auto-unseal did not"}
 
@@ -50,7 +51,7 @@ var (
 	failedNetwork   = failure{kind: keyset.Unavailable, remedy: "no answer: check the address, DNS, the route and proxies"}
 	failedTLS       = failure{kind: keyset.Unavailable, remedy: "the server's certificate is not accepted: name its CA in ca-cert=, BAO_CACERT or VAULT_CACERT, and check the host in the address", final: true}
 	failedPlain     = failure{kind: keyset.Unavailable, remedy: "the server speaks http and the address says https: enable TLS there", final: true}
-	failedAnswer    = failure{kind: keyset.Unavailable, remedy: "what answered is not Transit, or is damaged on the way: check the address and mount, and for a proxy"}
+	failedAnswer    = failure{kind: keyset.Unavailable, remedy: "what answered is not {engine}, or is damaged on the way: check the address and mount, and for a proxy"}
 
 	failedSwapped = failure{kind: keyset.WrongKey, remedy: "it was exchanged for another, or edited: take back the entry as it was written, and look for what stands between here and the server"}
 	failedUnbound = failure{kind: keyset.ContextMismatch, remedy: "this server ignores associated_data, so that no context is bound: Vault 1.13 or OpenBao is needed"}
@@ -100,6 +101,7 @@ type responseError struct {
 	status int
 	header http.Header
 	text   string // of the server, in one line
+	body   []byte // with 404, of an engine that says more; not for people
 }
 
 func (e *responseError) Error() string {
@@ -175,6 +177,9 @@ func clientError(err error, response *api.Response, secrets ...[]byte) error {
 		e := &responseError{status: answer.StatusCode, text: words(answer, secrets)}
 		if response != nil {
 			e.header = response.Header
+			if e.status == http.StatusNotFound {
+				e.body, _ = io.ReadAll(response.Body) // is in memory by now
+			}
 		}
 		return e
 	}

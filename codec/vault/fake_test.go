@@ -31,6 +31,8 @@ type fake struct {
 	requests []fakeRequest
 	fault    *fault
 
+	kv map[string]*fakeSecret // by mount/path; see fakeEngines
+
 	// isVault makes datakey ignore associated_data, as it does in HashiCorp Vault.
 	isVault bool
 }
@@ -72,6 +74,7 @@ const rootToken = "fake-root-token"
 func newFake() *fake {
 	f := &fake{
 		keys:   map[string]*fakeKey{},
+		kv:     map[string]*fakeSecret{},
 		tokens: map[string]*fakeToken{rootToken: {data: map[string]any{"expire_time": nil, "policies": []string{"operator"}}}},
 	}
 	f.Server = httptest.NewServer(f)
@@ -109,7 +112,11 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		token: r.Header.Get("X-Vault-Token"), namespace: r.Header.Get("X-Vault-Namespace"),
 		wrapTTL: r.Header.Get("X-Vault-Wrap-TTL"),
 	}
-	err := json.Unmarshal(raw, &request.body)
+	isKV := isKVPath(request.path)
+	var err error
+	if !isKV {
+		err = json.Unmarshal(raw, &request.body)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.requests = append(f.requests, request)
@@ -130,6 +137,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, token.data)
 	case token.allowed != nil && !slices.ContainsFunc(token.allowed, func(p string) bool { return strings.HasPrefix(request.path, p) }):
 		refuse(w, http.StatusForbidden, "1 error occurred:\n\t* permission denied\n\n")
+	case isKV:
+		f.serveKV(w, request, raw)
 	default:
 		f.serve(w, request)
 	}
@@ -275,6 +284,13 @@ func reply(w http.ResponseWriter, data map[string]any, warnings ...string) {
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"request_id": "5c2b6d2e-0000-4000-8000-000000000000", "data": data, "warnings": warnings,
 	})
+}
+
+// replyMissing replies with data and the status of nothing, as KV does for what was deleted.
+func replyMissing(w http.ResponseWriter, data map[string]any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusNotFound)
+	_ = json.NewEncoder(w).Encode(map[string]any{"request_id": "5c2b6d2e-0000-4000-8000-000000000001", "data": data, "warnings": nil})
 }
 
 func refuse(w http.ResponseWriter, status int, errors ...string) {

@@ -51,7 +51,7 @@ func TestRedirectToPlainHTTPIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := transport{base, "bao.example:8200"}.RoundTrip(request)
+		response, err := transport{base, "bao.example:8200", maxResponse}.RoundTrip(request)
 		if response != nil {
 			_ = response.Body.Close()
 		}

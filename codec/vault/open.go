@@ -74,23 +74,33 @@ func Open(_ context.Context, uris ...string) (*Service, error) {
 	if len(s.keys) == 0 {
 		return nil, configError("no key: write %s://KEY", schemes[0])
 	}
-	address, err := chooseAddress(given.Get("address"))
+	var err error
+	s.client, s.settings, err = connect(given, maxResponse)
 	if err != nil {
 		return nil, err
 	}
+	return s, nil
+}
+
+// connect returns a client with the parameters of a URI, which takes responses of less
+// than limit bytes, and where its settings come from.
+func connect(given url.Values, limit int64) (*client, []setting, error) {
+	address, err := chooseAddress(given.Get("address"))
+	if err != nil {
+		return nil, nil, err
+	}
 	token, err := chooseToken(given.Get("token-file"), strings.HasSuffix(address.source, "_AGENT_ADDR"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	namespace := choose("namespace", given.Get("namespace"), "", "NAMESPACE")
 	ca := chooseCA(given.Get("ca-cert"))
 	vendor, err := dial(address, namespace, ca)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	s.settings = []setting{address, namespace, ca.setting, {name: "token", source: token.name}}
-	s.client, err = newClient(vendor, token)
-	return s, err
+	c, err := newClient(vendor, token, limit)
+	return c, []setting{address, namespace, ca.setting, {name: "token", source: token.name}}, err
 }
 
 // Opener returns what [keyset.Openers] needs to open URIs of the schemes hashivault
@@ -109,12 +119,7 @@ func parseURI(uri string) (reference, url.Values, error) {
 	if err != nil {
 		return reference{}, nil, err
 	}
-	for name := range query {
-		if !slices.Contains(parameters, name) {
-			return reference{}, nil, configError("key %s: the parameter %.100q is unknown; there are mount, %s, and a token never stands in a URI", r.name, name, strings.Join(parameters, ", "))
-		}
-	}
-	return r, query, nil
+	return r, query, checkParameters("key "+r.name, query)
 }
 
 func chooseAddress(explicit string) (setting, error) {

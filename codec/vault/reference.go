@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/echoseal/echoseal/keyset"
@@ -38,24 +39,39 @@ func parseReference(text string) (reference, url.Values, error) {
 	if !validName.MatchString(name) {
 		return reference{}, nil, configError("a key is not named as it should be: write KEY?mount=M, where KEY is a Transit key's name of letters, digits, '_', '-' and '.'")
 	}
+	mount, query, err := parseQuery("key "+name, rawQuery, defaultMount)
+	return reference{name: name, mount: mount}, query, err
+}
+
+// parseQuery reads mount=M&…, and returns the other parameters. what is named in errors.
+func parseQuery(what, rawQuery, mount string) (string, url.Values, error) {
 	query, err := url.ParseQuery(rawQuery)
 	if err != nil {
-		return reference{}, nil, configError("key %s: the query is malformed", name)
+		return "", nil, configError("%s: the query is malformed", what)
 	}
 	for parameter, values := range query {
 		if len(values) != 1 || values[0] == "" {
-			return reference{}, nil, configError("key %s: the parameter %.100q is empty or there twice", name, parameter)
+			return "", nil, configError("%s: the parameter %.100q is empty or there twice", what, parameter)
 		}
 	}
-	r := reference{name: name, mount: defaultMount}
 	if query.Has("mount") {
-		r.mount = strings.Trim(query.Get("mount"), "/")
+		mount = strings.Trim(query.Get("mount"), "/")
 		query.Del("mount")
 	}
-	if !validMount.MatchString(r.mount) {
-		return reference{}, nil, configError("key %s: the mount %.100q is no path of letters, digits, '_', '-', '.', '~' and '/'", name, r.mount)
+	if !validMount.MatchString(mount) {
+		return "", nil, configError("%s: the mount %.100q is no path of letters, digits, '_', '-', '.', '~' and '/'", what, mount)
 	}
-	return r, query, nil
+	return mount, query, nil
+}
+
+// checkParameters refuses what is no parameter of a URI.
+func checkParameters(what string, query url.Values) error {
+	for name := range query {
+		if !slices.Contains(parameters, name) {
+			return configError("%s: the parameter %.100q is unknown; there are mount, %s, and a token never stands in a URI", what, name, strings.Join(parameters, ", "))
+		}
+	}
+	return nil
 }
 
 func configError(format string, args ...any) error {

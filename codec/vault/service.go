@@ -62,11 +62,7 @@ func New(client *api.Client, keys ...string) (*Service, error) {
 	if client == nil {
 		return nil, configError("no client")
 	}
-	s := &Service{settings: []setting{
-		{name: "address", value: client.Address(), source: "the client"},
-		{name: "namespace", value: client.Namespace(), source: "the client"},
-		{name: "token", source: "the client"},
-	}}
+	s := &Service{settings: settingsOf(client)}
 	for _, text := range keys {
 		r, query, err := parseReference(text)
 		if err != nil {
@@ -81,10 +77,7 @@ func New(client *api.Client, keys ...string) (*Service, error) {
 		return nil, configError("no key")
 	}
 	var err error
-	s.client, err = newClient(client, tokenSource{name: "the client's", read: func() (string, error) {
-		token := client.Token()
-		return token, checkToken(token)
-	}})
+	s.client, err = newClient(client, tokenOf(client), maxResponse)
 	return s, err
 }
 
@@ -343,7 +336,7 @@ func (s *Service) fail(op operation, k *key, encryptionContext map[string]string
 	return &keyset.KeyError{
 		Kind: f.kind, Key: k.service(), Operation: op.permission(k.reference), Err: err,
 		Remedy: strings.NewReplacer(
-			"{key}", k.name, "{mount}", k.mount, "{op}", op.permission(k.reference),
+			"{engine}", "Transit", "{key}", k.name, "{mount}", k.mount, "{op}", op.permission(k.reference),
 			"{token}", s.client.token.name, "{context}", contextRemedy(encryptionContext),
 		).Replace(f.remedy),
 	}

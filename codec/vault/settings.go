@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/vault/api"
 )
 
 // A setting is one that the service was opened with.
@@ -24,6 +26,15 @@ func (s *Service) String() string {
 		names[i] = k.service()
 	}
 	return strings.Join(names, ", ") + ": " + strings.Join(describeSettings(s.settings), ", ")
+}
+
+// settingsOf tells how somebody's client reaches the server.
+func settingsOf(c *api.Client) []setting {
+	return []setting{
+		{name: "address", value: c.Address(), source: "the client"},
+		{name: "namespace", value: c.Namespace(), source: "the client"},
+		{name: "token", source: "the client"},
+	}
 }
 
 func describeSettings(settings []setting) []string {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/hashicorp/vault/api"
 )
 
 // maxTokenFile bounds what is read of a token file, in bytes.
@@ -23,6 +25,14 @@ type tokenSource struct {
 // fixedToken returns a source for a token that does not change.
 func fixedToken(name, token string) tokenSource {
 	return tokenSource{name: name, read: func() (string, error) { return token, checkToken(token) }}
+}
+
+// tokenOf returns a source for the token that somebody's client has.
+func tokenOf(c *api.Client) tokenSource {
+	return tokenSource{name: "the client's", read: func() (string, error) {
+		token := c.Token()
+		return token, checkToken(token)
+	}}
 }
 
 // tokenFile returns a source for a file that holds a token, as Vault Agent and

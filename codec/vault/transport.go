@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// maxResponse bounds what is read of a response, in bytes.
+// maxResponse bounds what is read of a response of Transit, in bytes.
 const maxResponse = 256 << 10
 
 // A transport is somebody's round tripper. It leaves no copy of a request's body
@@ -16,6 +16,8 @@ const maxResponse = 256 << 10
 type transport struct {
 	base http.RoundTripper
 	host string // HOST:PORT of the address that the client was given
+
+	limit int64 // of a response, in bytes
 }
 
 // RoundTrip sends r with a body of its own. The base may go on reading it after it has
@@ -43,7 +45,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response, err := t.base.RoundTrip(r)
 	if err == nil {
-		response.Body = limited{io.LimitReader(response.Body, maxResponse), response.Body}
+		response.Body = limited{io.LimitReader(response.Body, t.limit), response.Body}
 	}
 	return response, err
 }

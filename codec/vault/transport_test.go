@@ -57,7 +57,7 @@ func TestBodiesAreZeroed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := transport{base: inner}.RoundTrip(request)
+		response, err := transport{base: inner, limit: maxResponse}.RoundTrip(request)
 		if (err != nil) != (answer == "") {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestBodyOutlivesTheCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := transport{base: inner}.RoundTrip(request)
+	response, err := transport{base: inner, limit: maxResponse}.RoundTrip(request)
 	if err == nil {
 		_ = response.Body.Close()
 		t.Fatal("there is a response")
@@ -148,7 +148,7 @@ func TestRequestIsZeroed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := newClient(vendor, fixedToken("a test", "token"))
+		c, err := newClient(vendor, fixedToken("a test", "token"), maxResponse)
 		if err != nil {
 			t.Fatal(err)
 		}
