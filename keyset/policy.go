@@ -103,15 +103,14 @@ func checkReach(settle, maxStale, maxSkew time.Duration) error {
 }
 
 // At returns the policy as it counts at a time: with the larger of each former and
-// present value while the former ones still do.
+// present value while the former ones still do. Its Was is nil.
 func (p Policy) At(now time.Time) Policy {
-	if p.Was == nil || !now.Before(p.Was.Until) {
-		p.Was = nil
-		return p
+	if was := p.Was; now.Before(p.until()) {
+		p.Settle = max(p.Settle, was.Settle)
+		p.MaxSkew = max(p.MaxSkew, was.MaxSkew)
+		p.MaxStale = longer(p.MaxStale, was.MaxStale)
 	}
-	p.Settle = max(p.Settle, p.Was.Settle)
-	p.MaxSkew = max(p.MaxSkew, p.Was.MaxSkew)
-	p.MaxStale = longer(p.MaxStale, p.Was.MaxStale)
+	p.Was = nil
 	return p
 }
 
