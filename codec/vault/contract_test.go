@@ -101,6 +101,71 @@ func TestContract(t *testing.T) {
 	}
 }
 
+// TestKVContract does the same for KV, with these lines in the policy:
+//
+//	path "secret/data/echoseal-contract-kv" { capabilities = ["create", "read", "update", "delete"] }
+//	path "secret/metadata/echoseal-contract-kv" { capabilities = ["delete"] }
+//
+// Nothing stays.
+func TestKVContract(t *testing.T) {
+	c := contract{t: t, address: os.Getenv("ECHOSEAL_VAULT_ADDR"), token: os.Getenv("ECHOSEAL_VAULT_TOKEN")}
+	if c.address == "" {
+		c.address, c.token = startFake(t).URL, rootToken
+	}
+	const data, metadata = "secret/data/echoseal-contract-kv", "secret/metadata/echoseal-contract-kv"
+	c.call("DELETE", metadata, nil)
+
+	status, engine := c.call("GET", mountsPath+data, nil)
+	if options, _ := engine.Data["options"].(map[string]any); status != 200 || engine.Data["type"] != "kv" || engine.Data["path"] != "secret/" || options["version"] != "2" {
+		t.Errorf("the engine is %d %+v", status, engine)
+	}
+	put := func(doc string, cas int) (int, contractAnswer) {
+		t.Helper()
+		return c.call("PUT", data, map[string]any{"data": map[string]string{"keyset": doc}, "options": map[string]int{"cas": cas}})
+	}
+	get := func(want int) (doc any, meta map[string]any) {
+		t.Helper()
+		status, answer := c.call("GET", data, nil)
+		if status != want || len(answer.Errors) > 0 {
+			t.Errorf("reading: %d %+v, want %d", status, answer, want)
+		}
+		fields, _ := answer.Data["data"].(map[string]any)
+		meta, _ = answer.Data["metadata"].(map[string]any)
+		return fields["keyset"], meta
+	}
+	conflict := func(cas int) {
+		t.Helper()
+		status, answer := put("conflict", cas)
+		if status != 400 || !strings.Contains(strings.Join(answer.Errors, "\n"), "check-and-set parameter did not match") {
+			t.Errorf("cas %d: %d %+v", cas, status, answer)
+		}
+	}
+	if doc, meta := get(404); doc != nil || meta != nil {
+		t.Errorf("where nothing is are %v, %v", doc, meta)
+	}
+	conflict(1)
+	if status, answer := put("one", 0); status != 200 || answer.Data["version"] != 1.0 {
+		t.Errorf("creating: %d %+v", status, answer)
+	}
+	conflict(0)
+	if status, answer := put("two", 1); status != 200 || answer.Data["version"] != 2.0 {
+		t.Errorf("replacing: %d %+v", status, answer)
+	}
+	conflict(1)
+	if doc, meta := get(200); doc != "two" || meta["version"] != 2.0 || meta["deletion_time"] != "" || meta["destroyed"] != false {
+		t.Errorf("there are %v, %v", doc, meta)
+	}
+	c.call("DELETE", data, nil)
+	if doc, meta := get(404); doc != nil || meta["version"] != 2.0 || meta["deletion_time"] == "" || meta["destroyed"] != false {
+		t.Errorf("what was deleted is %v, %v", doc, meta)
+	}
+	conflict(0)
+	c.call("DELETE", metadata, nil)
+	if doc, meta := get(404); doc != nil || meta != nil {
+		t.Errorf("where all was removed are %v, %v", doc, meta)
+	}
+}
+
 type contract struct {
 	t              *testing.T
 	address, token string

@@ -1,7 +1,8 @@
-// Package vault is a key service on the Transit secrets engine of Vault and OpenBao: it
-// wraps data keys under a Transit key, with the encryption context as associated data.
+// Package vault is a key service on the Transit secrets engine of Vault and OpenBao, and
+// a store of keysets in their KV secrets engine. Either can be used without the other.
 //
-// Servers list the keys that they may unwrap with, and nothing else is ever asked for,
+// The key service wraps data keys under a Transit key, with the encryption context as
+// associated data. Servers list the keys that they may unwrap with, and nothing else is ever asked for,
 // whatever a keyset says:
 //
 //	service, err := vault.Open(ctx, "hashivault://orders?mount=transit")
@@ -40,10 +41,35 @@
 // The last one is for [Service.Wrap] and [Service.Describe]. When a token expires is told
 // where it may be looked up, which the policy default allows.
 //
+// # The store
+//
+// [Store] keeps a keyset in one field of a secret in a KV engine of version 2, which each
+// dev server has at secret:
+//
+//	store, err := vault.OpenStore(ctx, "hashivault-kv:///echoseal/orders?mount=secret")
+//
+// Address, namespace, CA and token come from where [Open] takes them. A server reads,
+// with the first of these lines; whoever changes the keyset has the second one instead:
+//
+//	path "secret/data/echoseal/orders" { capabilities = ["read"] }
+//	path "secret/data/echoseal/orders" { capabilities = ["read", "create", "update"] }
+//
+// Nothing else is needed: that the engine is one of version 2 is told by the endpoint
+// sys/internal/ui/mounts, to everybody who may use a path in it. An engine of version 1 is
+// refused before anything is written, since it heeds no check-and-set.
+//
+// Whoever may delete, patch or write without cas is not stopped here: set cas_required on
+// the secret or the mount, and no delete_version_after. A secret whose newest version
+// was deleted is an error that tells how to take it back, for reading and for writing:
+// no keyset is begun anew because somebody has deleted the old one. What is deleted in
+// the moment between the reading that [Store.Save] begins with and its writing is
+// written over, since KV cannot tell. Once a secret is removed with its metadata,
+// versions count from 1 again.
+//
 // # Errors
 //
-// Every error of a call is a [keyset.KeyError], which names key, path and remedy and
-// holds the words of the server. By kind:
+// Every error of a call of Transit is a [keyset.KeyError], which names key, path and
+// remedy and holds the words of the server. By kind:
 //
 //   - not_found: no such key, no Transit engine at the mount, or no such namespace.
 //   - disabled: the key is soft-deleted (OpenBao); restore it.
@@ -61,6 +87,10 @@
 //   - corrupt: what cannot be a ciphertext of Transit.
 //   - version_too_old: min_decryption_version is above the version, or that was trimmed.
 //     [Service.Describe] warns of it before, from the versions that were unwrapped.
+//
+// Those of a store are no [keyset.KeyError], but have the same kinds for errors.Is, and
+// name the store, the path and a remedy. A failure to get an answer is never
+// [keyset.ErrNotExist] or [keyset.ErrConflict].
 //
 // # Secrets
 //

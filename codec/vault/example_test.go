@@ -48,6 +48,36 @@ func Example() {
 	// 32 bytes
 }
 
+// A keyset in KV: whoever has read an older version cannot write over the newer one.
+func ExampleStore() {
+	server := exampleServer()
+	defer server.Close()
+	config := api.DefaultConfig()
+	config.Address = server.URL
+	client, err := api.NewClient(config)
+	if err != nil {
+		panic(err)
+	}
+	client.SetToken(rootToken)
+
+	store, err := vault.NewStore(client, "echoseal/orders?mount=secret")
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	version, err := store.Save(ctx, []byte(`{"revision":1}`), "") // only creates
+	fmt.Println(version, err)
+	version, err = store.Save(ctx, []byte(`{"revision":2}`), version)
+	fmt.Println(version, err)
+	_, err = store.Save(ctx, []byte(`{"revision":2}`), "1")
+	fmt.Println(err)
+	// Output:
+	// 1 <nil>
+	// 2 <nil>
+	// hashivault-kv:///echoseal/orders?mount=secret: another writer was first
+}
+
 // exampleServer starts what stands in for a server of your own.
 func exampleServer() *fake {
 	f := newFake()

@@ -55,6 +55,10 @@ func (f *fake) serveKV(w http.ResponseWriter, r fakeRequest, raw []byte) {
 		return
 	}
 	mount, path := splitKV(r.path)
+	if r.method == http.MethodDelete {
+		f.serveDelete(w, mount, path)
+		return
+	}
 	name, ok := strings.CutPrefix(path, "data/")
 	if fakeEngines[mount] == "1" {
 		f.serveKV1(w, r, raw)
@@ -94,6 +98,15 @@ func (f *fake) serveKV(w http.ResponseWriter, r fakeRequest, raw []byte) {
 	}
 	s.versions = append(s.versions, fakeVersion{data: body.Data})
 	reply(w, s.versions[len(s.versions)-1].metadata(len(s.versions)))
+}
+
+func (f *fake) serveDelete(w http.ResponseWriter, mount, path string) {
+	if name, ok := strings.CutPrefix(path, "metadata/"); ok {
+		delete(f.kv, mount+"/"+name)
+	} else if s := f.kv[mount+"/"+strings.TrimPrefix(path, "data/")]; s.len() > 0 {
+		s.versions[s.len()-1].deleted = time.Now().UTC().Format(time.RFC3339Nano)
+	}
+	w.WriteHeader(http.StatusNoContent)
 }
 
 func (f *fake) serveKV1(w http.ResponseWriter, r fakeRequest, raw []byte) {

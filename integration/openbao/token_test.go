@@ -116,10 +116,10 @@ func pause(ctx context.Context, d time.Duration) {
 func TestFakeContract(t *testing.T) {
 	server := bao.Start(t, false)
 	enable(t, server)
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-run=^TestContract$", "-v", "github.com/echoseal/echoseal/codec/vault")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-run=Contract$", "-v", "github.com/echoseal/echoseal/codec/vault")
 	cmd.Env = append(os.Environ(), "ECHOSEAL_VAULT_ADDR="+server.Address, "ECHOSEAL_VAULT_TOKEN="+server.Token, "ECHOSEAL_VAULT_NAMESPACE=")
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestContract ") {
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestContract ") || !strings.Contains(string(out), "--- PASS: TestKVContract ") {
 		t.Errorf("%v\n%s", err, strings.ReplaceAll(string(out), server.Token, "ROOT"))
 	}
 }
