@@ -105,7 +105,7 @@ func checkReach(settle, maxStale, maxSkew time.Duration) error {
 // At returns the policy as it counts at a time: with the larger of each former and
 // present value while the former ones still do. Its Was is nil.
 func (p Policy) At(now time.Time) Policy {
-	if was := p.Was; now.Before(p.until()) {
+	if was := p.Was; was != nil && now.Before(was.Until) {
 		p.Settle = max(p.Settle, was.Settle)
 		p.MaxSkew = max(p.MaxSkew, was.MaxSkew)
 		p.MaxStale = longer(p.MaxStale, was.MaxStale)
