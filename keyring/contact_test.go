@@ -66,6 +66,28 @@ func (f *fakeRegistry) all() ([]fleet.Report, []time.Duration) {
 	return slices.Clone(f.reports), slices.Clone(f.keeps)
 }
 
+// published waits until the registry has as many reports.
+func (f *fakeRegistry) published(t testing.TB, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if reports, _ := f.all(); len(reports) >= n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("there are no %d reports", n)
+		}
+	}
+}
+
+// openWith opens a ring with a registry, and returns when it does nothing of itself any
+// more.
+func (w *world) openWith(registry *fakeRegistry) *Ring {
+	w.t.Helper()
+	r := w.open(func(c *Config) { c.Registry = registry })
+	registry.published(w.t, 2) // that of the start, and the first of the loop
+	return r
+}
+
 // ready reports what a ring does: whether it is ready, seals, unseals.
 func ready(t testing.TB, r *Ring, token string) string {
 	t.Helper()
@@ -142,7 +164,7 @@ func TestReadyAgainNeedsEveryKey(t *testing.T) {
 	r := w.open(both)
 	token := seal(t, r)
 	k := w.newKey(c)
-	out.kind = keyset.Denied
+	out.set(keyset.Denied)
 	w.stageKey(k)
 	if err := r.Refresh(t.Context()); err != nil {
 		t.Errorf("it does not stay ready: %v", err)
@@ -154,11 +176,11 @@ func TestReadyAgainNeedsEveryKey(t *testing.T) {
 	if does := ready(t, r, token); does != "seals unseals" {
 		t.Errorf("it %s", does)
 	}
-	out.kind = ""
+	out.set("")
 	if err := r.Refresh(t.Context()); err != nil {
 		t.Error(err)
 	}
-	out.kind = keyset.Denied
+	out.set(keyset.Denied)
 	w.clock.advance(time.Minute)
 	if err := r.Refresh(t.Context()); err != nil {
 		t.Error(err)
@@ -171,7 +193,7 @@ func TestMaxStaleZeroIsForEver(t *testing.T) {
 	p.MaxStale = 0
 	w.change(func(d *keyset.Document) error { return d.SetPolicy(w.note(), p) })
 	registry := w.registry()
-	r := w.open(func(c *Config) { c.Registry = registry })
+	r := w.openWith(registry)
 	token := seal(t, r)
 	registry.fail(errDown)
 	w.store.fail(errDown)
@@ -188,13 +210,13 @@ func TestMaxStaleZeroIsForEver(t *testing.T) {
 func TestRegistersBeforeItReads(t *testing.T) {
 	w := newWorld(t)
 	registry := w.registry()
-	var order []string
-	registry.hook = func() { order = append(order, "report") }
-	w.store.onLoad(func(context.Context) { order = append(order, "read") })
+	order := make(chan string, 100)
+	registry.hook = func() { order <- "report" }
+	w.store.onLoad(func(context.Context) { order <- "read" })
 	r := w.open(func(c *Config) { c.Registry, c.Host = registry, "mcp-a" })
 	first, keeps := registry.all()
-	if len(order) < 3 || strings.Join(order[:3], " ") != "read report read" {
-		t.Errorf("%v", order)
+	if steps := <-order + " " + <-order + " " + <-order; steps != "read report read" {
+		t.Errorf("it %s", steps)
 	}
 	report := first[0]
 	if report.Health() != "starting" || !report.Loaded.IsZero() || report.Primary != "" || len(report.Verifies) != 0 ||
@@ -235,7 +257,7 @@ func TestReadsAgainAfterRegistering(t *testing.T) {
 func TestSilence(t *testing.T) {
 	w := newWorld(t)
 	registry := w.registry()
-	r := w.open(func(c *Config) { c.Registry = registry })
+	r := w.openWith(registry)
 	token := seal(t, r)
 	registry.fail(errDown)
 	expect := func(what, want string, words ...string) {
@@ -289,7 +311,7 @@ func TestSilence(t *testing.T) {
 func TestNothingBetweenReportAndRead(t *testing.T) {
 	w := newWorld(t)
 	registry := w.registry()
-	r := w.open(func(c *Config) { c.Registry = registry })
+	r := w.openWith(registry)
 	token := seal(t, r)
 	w.clock.advance(time.Hour)
 	reading := make(chan struct{})
@@ -322,7 +344,7 @@ func TestNothingBetweenReportAndRead(t *testing.T) {
 func TestSilenceUnderTheOldPolicy(t *testing.T) {
 	w := newWorld(t)
 	registry := w.registry()
-	r := w.open(func(c *Config) { c.Registry = registry })
+	r := w.openWith(registry)
 	token := seal(t, r)
 	registry.fail(errDown)
 	policy := w.doc.Policy

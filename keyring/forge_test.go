@@ -38,6 +38,12 @@ func tagged(t testing.TB, text, secret []byte, edit func(object)) []byte {
 	t.Helper()
 	doc := parse(t, text)
 	edit(doc)
+	return retag(t, doc, secret)
+}
+
+// retag gives a document the tag that fits, and returns its text.
+func retag(t testing.TB, doc object, secret []byte) []byte {
+	t.Helper()
 	delete(doc, "tag")
 	key, err := hkdf.Key(sha256.New, secret, nil, "echoseal/keyset/v1/tag", 32)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,13 +15,16 @@ import (
 )
 
 // An outage is a key service that fails while it is on.
-type outage struct{ kind keyset.Kind }
+type outage struct{ kind atomic.Value }
+
+// set says how the service fails from now on; "" means that it does not.
+func (o *outage) set(kind keyset.Kind) { o.kind.Store(kind) }
 
 func (o *outage) backend(context.Context) error {
-	if o.kind == "" {
-		return nil
+	if kind, _ := o.kind.Load().(keyset.Kind); kind != "" {
+		return kind
 	}
-	return o.kind
+	return nil
 }
 
 // withOutage adds a second key service, memkek://c, to a world's configuration.
@@ -46,7 +50,7 @@ func TestRemovalsApplyThoughNewKeyFails(t *testing.T) {
 		t.Fatal("the retiring key does not unseal")
 	}
 	k := w.newKey(c)
-	out.kind = keyset.Denied
+	out.set(keyset.Denied)
 	w.change(func(d *keyset.Document) error {
 		return errors.Join(d.Stage(w.note(), k), d.Revoke(w.note(), old))
 	})
@@ -64,7 +68,7 @@ func TestRemovalsApplyThoughNewKeyFails(t *testing.T) {
 	if k := keyOf(r, old); k == nil || k.State != keyset.Revoked || k.Held {
 		t.Errorf("the tombstone: %+v", k)
 	}
-	out.kind = ""
+	out.set("")
 	if err := r.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +95,7 @@ func TestPrimaryCannotBeUnwrapped(t *testing.T) {
 	old := w.doc.Primary().KID
 	r := w.open(both)
 	k := w.newKey(c)
-	out.kind = keyset.Disabled
+	out.set(keyset.Disabled)
 	w.change(func(d *keyset.Document) error { return errors.Join(d.Stage(w.note(), k), d.Promote(w.note(), k.KID)) })
 	err := r.Refresh(t.Context())
 	if !errors.Is(err, ErrNotReady) {
@@ -118,7 +122,7 @@ func TestPrimaryCannotBeUnwrapped(t *testing.T) {
 	if r.MaxTTL() != 10*time.Minute {
 		t.Errorf("ceiling %v", r.MaxTTL())
 	}
-	out.kind = ""
+	out.set("")
 	if err := r.Refresh(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -154,7 +158,7 @@ func TestStartWithoutAKey(t *testing.T) {
 			if w.doc.Key(k.KID).State != c.state {
 				t.Fatalf("it is %s", w.doc.Key(k.KID).State)
 			}
-			out.kind = keyset.Destroyed
+			out.set(keyset.Destroyed)
 			config := w.config()
 			both(&config)
 			r, err := Open(t.Context(), config)
@@ -175,7 +179,7 @@ func TestStartWithoutAKey(t *testing.T) {
 			if !opens(t, r, seal(t, r)) {
 				t.Error("it does not work meanwhile")
 			}
-			out.kind = ""
+			out.set("")
 			if err := r.Refresh(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -352,7 +356,7 @@ func TestWrappingsAreOpenedOnceAndCompared(t *testing.T) {
 	key := append(w.doc.Primary().Wrapped[:1:1], rewrap(secret, w.doc.Primary().ID, keyset.Data))
 	auth := append(w.doc.Auth.Wrapped[:1:1], rewrap(w.authSecret(), w.doc.Auth.ID, keyset.Auth))
 	w.change(func(d *keyset.Document) error {
-		return errors.Join(d.Rewrap(w.note(), kid, key), d.Rewrap(w.note(), "", auth))
+		return d.Rewrap(w.note(), map[string][]keyset.WrappedKey{kid: key, "": auth})
 	})
 	settle := func() {
 		t.Helper()
@@ -381,7 +385,7 @@ func TestWrappingsAreOpenedOnceAndCompared(t *testing.T) {
 	key[1] = rewrap(append([]byte("another"), secret...), w.doc.Primary().ID, keyset.Data)
 	auth[1] = rewrap([]byte("32 bytes that are no auth key..."), w.doc.Auth.ID, keyset.Auth)
 	w.change(func(d *keyset.Document) error {
-		return errors.Join(d.Rewrap(w.note(), kid, key), d.Rewrap(w.note(), "", auth))
+		return d.Rewrap(w.note(), map[string][]keyset.WrappedKey{kid: key, "": auth})
 	})
 	settle()
 	report := reportOf(t, w, r)
@@ -411,7 +415,7 @@ func TestRetriesInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w.t = t
 		r := w.open(both, func(c *Config) { c.Now, c.Every = nil, 15*time.Second })
-		out.kind = keyset.Denied
+		out.set(keyset.Denied)
 		w.stageKey(staged)
 		during := func(d time.Duration) int64 {
 			calls := c.calls.Load()
@@ -423,7 +427,7 @@ func TestRetriesInTheBackground(t *testing.T) {
 		if n := during(time.Minute); n != 4 {
 			t.Errorf("%d tries in a minute at an interval of 15 s", n)
 		}
-		out.kind = ""
+		out.set("")
 		during(20 * time.Second)
 		if k := keyOf(r, staged.KID); !k.Held || r.Status().Degraded != "" {
 			t.Errorf("%+v", r.Status())
@@ -432,9 +436,10 @@ func TestRetriesInTheBackground(t *testing.T) {
 			t.Errorf("%d calls in the steady state", n)
 		}
 
-		out.kind = keyset.Denied
+		out.set(keyset.Denied)
 		w.change(func(d *keyset.Document) error {
-			return d.Rewrap(w.note(), w.doc.Primary().KID, append(w.doc.Primary().Wrapped[:1:1], extra))
+			k := w.doc.Primary()
+			return d.Rewrap(w.note(), map[string][]keyset.WrappedKey{k.KID: append(k.Wrapped[:1:1], extra)})
 		})
 		if n := during(24 * time.Hour); n < 24 || n > 40 {
 			t.Errorf("%d tries in a day of a wrapping that fails for good", n)
@@ -443,7 +448,7 @@ func TestRetriesInTheBackground(t *testing.T) {
 			t.Error(err)
 		}
 		contains(t, "degraded", r.Status().Degraded, "memkek://c", "denied")
-		out.kind = ""
+		out.set("")
 		during(2 * time.Hour)
 		if s := r.Status(); s.Degraded != "" {
 			t.Errorf("%+v", s)

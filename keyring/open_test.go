@@ -202,8 +202,9 @@ func TestStartWithARegionThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.change(func(d *keyset.Document) error {
-		return errors.Join(d.Rewrap(w.note(), "", append(d.Auth.Wrapped, auth)),
-			d.Rewrap(w.note(), d.Primary().KID, append(d.Primary().Wrapped, key)))
+		return d.Rewrap(w.note(), map[string][]keyset.WrappedKey{
+			"": append(d.Auth.Wrapped, auth), d.Primary().KID: append(d.Primary().Wrapped, key),
+		})
 	})
 	w.kek.Backend = hang
 	config := w.config()

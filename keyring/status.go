@@ -128,7 +128,13 @@ type trouble struct {
 func (r *Ring) troubles() (all []trouble) {
 	add := func(what, why string) { all = append(all, trouble{what, why}) }
 	if err := r.readErr; err != nil {
-		add("read", err.Error())
+		what := "read"
+		for _, refusal := range []error{keyset.ErrDocument, keyset.ErrTag, ErrForeign, ErrOlder, ErrFork} {
+			if errors.Is(err, refusal) {
+				what = refusal.Error()
+			}
+		}
+		add(what, err.Error())
 	}
 	if err := r.pushErr; err != nil {
 		add("report", err.Error())

@@ -1,0 +1,490 @@
+package keyring
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/keyset"
+)
+
+// A watchedStore is a store that tells of changes.
+type watchedStore struct {
+	*store
+
+	mu      sync.Mutex
+	changed func()
+	fails   error // of Watch, at once
+	watches atomic.Int64
+}
+
+func (s *watchedStore) Watch(ctx context.Context, changed func()) error {
+	s.watches.Add(1)
+	s.mu.Lock()
+	s.changed = changed
+	err := s.fails
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (s *watchedStore) tell() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed()
+}
+
+func (s *watchedStore) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fails = err
+}
+
+// A ring reads at each interval, a little early rather than late.
+func TestPolls(t *testing.T) {
+	w := newWorld(t)
+	synctest.Test(t, func(t *testing.T) {
+		w.t = t
+		r := w.open(func(c *Config) { c.Now, c.Every = nil, 0 })
+		loads := w.store.loads.Load()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := w.store.loads.Load() - loads; n < 240 || n > 280 {
+			t.Errorf("%d reads in an hour at an interval of 15 s", n)
+		}
+		w.change(func(d *keyset.Document) error { return d.SetTTL(w.note(), time.Hour) })
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		if r.MaxTTL() != time.Hour {
+			t.Errorf("%+v", r.Status())
+		}
+		// A failure once, or for long, does not end the loop.
+		for _, outage := range []time.Duration{20 * time.Second, 3 * time.Hour} {
+			w.store.fail(errDown)
+			time.Sleep(outage)
+			synctest.Wait()
+			if s := r.Status(); s.Degraded == "" {
+				t.Errorf("%+v", s)
+			}
+			w.store.fail(nil)
+			time.Sleep(15 * time.Second)
+			synctest.Wait()
+			if s := r.Status(); s.Degraded != "" || !s.Ready() {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+}
+
+// A source that tells of changes is read at once, and no less often otherwise; a watch
+// that ends is begun again, less and less often.
+func TestWatches(t *testing.T) {
+	w := newWorld(t)
+	watched := &watchedStore{store: w.store}
+	synctest.Test(t, func(t *testing.T) {
+		w.t = t
+		r := w.open(func(c *Config) { c.Now, c.Source, c.Every = nil, watched, 15*time.Second })
+		synctest.Wait()
+		w.change(func(d *keyset.Document) error { return d.SetTTL(w.note(), time.Hour) })
+		watched.tell()
+		synctest.Wait()
+		if r.MaxTTL() != time.Hour {
+			t.Errorf("%+v", r.Status())
+		}
+		loads := w.store.loads.Load()
+		release := make(chan struct{})
+		w.store.onLoad(func(context.Context) { <-release })
+		for range 1000 {
+			watched.tell()
+		}
+		synctest.Wait()
+		close(release)
+		synctest.Wait()
+		if n := w.store.loads.Load() - loads; n > 2 {
+			t.Errorf("%d reads for what was told at once", n)
+		}
+		w.change(func(d *keyset.Document) error { return d.SetTTL(w.note(), 2*time.Hour) })
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		if r.MaxTTL() != 2*time.Hour {
+			t.Errorf("it does not poll: %+v", r.Status())
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+
+		watched.fail(errDown)
+		watches := watched.watches.Load()
+		_ = w.open(func(c *Config) { c.Now, c.Source, c.Every = nil, watched, 15*time.Second })
+		time.Sleep(10 * time.Minute)
+		if n := watched.watches.Load() - watches; n < 40 || n > 50 {
+			t.Errorf("%d watches in ten minutes", n)
+		}
+	})
+}
+
+// Close ends everything, whatever is going on, and what is used afterwards says so.
+func TestClose(t *testing.T) {
+	before := runtime.NumGoroutine()
+	w := newWorld(t)
+	watched := &watchedStore{store: w.store}
+	registry := w.registry()
+	other := newKEK("c")
+	k := w.newKey(other)
+	config := w.config()
+	config.Source, config.Registry, config.Services, config.Every = watched, registry, keyset.Services{w.kek, other}, 5*time.Millisecond
+	for range 20 {
+		w.save()
+		other.Backend = nil
+		r, err := Open(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := seal(t, r)
+		other.Backend = hang
+		if len(w.doc.Keys) == 1 {
+			w.stageKey(k)
+		}
+		var wait sync.WaitGroup
+		wait.Go(func() { _ = r.Refresh(t.Context()) })
+		wait.Go(func() { _, _ = r.Unseal(made(1)) })
+		errs := make([]error, 3)
+		for i := range errs {
+			wait.Go(func() { errs[i] = r.Close() })
+		}
+		wait.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Error(err)
+		}
+		_, sealErr := r.Seal(nil)
+		_, appendErr := r.AppendSeal(nil, nil, time.Time{})
+		_, unsealErr := r.Unseal(token)
+		_, madeErr := r.Unseal(made(2))
+		for _, err := range []error{sealErr, appendErr, unsealErr, madeErr, r.Err(), r.Refresh(t.Context())} {
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("%v", err)
+			}
+		}
+		if s := r.Status(); s.Ready() || s.Sealing != "" || s.Revision == 0 || r.MaxTTL() == 0 || r.KID(token) == "" {
+			t.Errorf("%+v", s)
+		}
+		if report := reportOf(t, w, r); !report.Stopped || report.Primary != "" || len(report.Keys) != 1 {
+			t.Errorf("%+v", report)
+		}
+	}
+	noMoreThan(t, before)
+}
+
+// noMoreThan waits until there are no more goroutines than that.
+func noMoreThan(t *testing.T, goroutines int) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for runtime.NumGoroutine() > goroutines {
+		if time.Now().After(deadline) {
+			buf := make([]byte, 1<<16)
+			t.Fatalf("%d goroutines are left, %d were there before:\n%s", runtime.NumGoroutine(), goroutines, buf[:runtime.Stack(buf, true)])
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Neither a source nor a registry that is deaf keeps Close from coming to an end.
+func TestCloseIsBounded(t *testing.T) {
+	w := newWorld(t)
+	registry := w.registry()
+	synctest.Test(t, func(t *testing.T) {
+		w.t = t
+		r := w.open(func(c *Config) { c.Now, c.Registry, c.Every = nil, registry, 15*time.Second })
+		w.store.onLoad(func(context.Context) { time.Sleep(time.Hour) })
+		time.Sleep(15 * time.Second)
+		registry.mu.Lock()
+		registry.hook = func() { time.Sleep(time.Hour) }
+		registry.mu.Unlock()
+		began := time.Now()
+		err := r.Close()
+		if took := time.Since(began); err == nil || took > 15*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+		if again := r.Close(); again == nil || again.Error() != err.Error() {
+			t.Errorf("%v", again)
+		}
+		time.Sleep(3 * time.Hour)
+	})
+}
+
+// Ten thousand swaps under sealing and unsealing: every token is accepted that was sealed
+// with a key that is there, and nothing is left over.
+func TestTenThousandSwaps(t *testing.T) {
+	const swaps = 10_000
+	before := runtime.NumGoroutine()
+	w := newWorld(t)
+	second := w.stage()
+	first := w.doc.Primary().KID
+	r := w.open(func(c *Config) { c.Now, c.Logger = nil, slog.New(slog.DiscardHandler) })
+	var texts [2][]byte // both keys live in either; they take turns as primary
+	w.promote(second)
+	texts[1] = w.encode(w.doc)
+	w.change(func(d *keyset.Document) error { return d.Rollback(w.note(), first) })
+	texts[0] = w.encode(w.doc)
+	secret := w.authSecret()
+	docs := [2]object{parse(t, texts[0]), parse(t, texts[1])}
+	revision := w.doc.Revision
+
+	var wait sync.WaitGroup
+	var seals atomic.Int64
+	turns := make(chan struct{}, 16) // a few seals per swap, so that most of the time goes to those
+	for range 3 {
+		wait.Go(func() {
+			last := ""
+			for range turns {
+				token, err := r.Seal([]byte("payload"))
+				if err != nil {
+					t.Errorf("seal: %v", err)
+					return
+				}
+				for _, token := range []string{last, token} {
+					if token == "" {
+						continue
+					}
+					if payload, err := r.Unseal(token); err != nil || string(payload) != "payload" {
+						t.Errorf("unseal: %q, %v", payload, err)
+						return
+					}
+				}
+				last = token
+				seals.Add(1)
+			}
+		})
+	}
+	var heap [2]uint64
+	for i := range swaps {
+		revision++
+		doc := docs[i%2]
+		doc["revision"] = revision
+		w.store.put(retag(t, doc, secret))
+		for range 4 {
+			signal(turns)
+		}
+		if err := r.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if i == swaps/10 {
+			heap[0] = heapInUse()
+		}
+	}
+	heap[1] = heapInUse()
+	close(turns)
+	wait.Wait()
+	s := r.Status()
+	if s.Revision != revision || len(s.Keys) != 2 || seals.Load() == 0 {
+		t.Errorf("%+v", s)
+	}
+	if n := s.Keys[0].Seals + s.Keys[1].Seals; n != uint64(seals.Load()) || s.Keys[0].Seals == 0 || s.Keys[1].Seals == 0 {
+		t.Errorf("%d seals are counted, %d were made: %+v", n, seals.Load(), s.Keys)
+	}
+	if heap[1] > heap[0]+heap[0]/2+1<<18 {
+		t.Errorf("the heap grew from %d to %d bytes", heap[0], heap[1])
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	noMoreThan(t, before)
+	t.Logf("%d seals during %d swaps", seals.Load(), swaps)
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// Keys come and go while tokens are sealed and opened: a token opens for as long as the
+// ring has its key, and is refused afterwards.
+func TestRotationsUnderLoad(t *testing.T) {
+	w := newWorld(t)
+	r := w.open(func(c *Config) { c.Now = nil })
+	var gone atomic.Value // the key id that was retired last
+	gone.Store("")
+	ctx, cancel := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	for range 3 {
+		wait.Go(func() {
+			for ctx.Err() == nil {
+				retired := gone.Load()
+				token, err := r.Seal([]byte("payload"))
+				if err != nil {
+					t.Errorf("seal: %v", err)
+					return
+				}
+				if r.KID(token) == retired {
+					t.Error("sealed with a key that is gone")
+					return
+				}
+				// This goroutine may have stood still until the key was gone.
+				if _, err := r.Unseal(token); err != nil && keyOf(r, r.KID(token)) != nil {
+					t.Errorf("unseal: %v", err)
+					return
+				}
+			}
+		})
+	}
+	for range 50 {
+		old := w.doc.Primary().KID
+		kid := w.stage()
+		for _, step := range []func(){func() {}, func() { w.promote(kid) }, func() { w.retire(old) }} {
+			step()
+			if err := r.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		gone.Store(old)
+	}
+	cancel()
+	wait.Wait()
+}
+
+// The log is told of each change once, and of nothing secret.
+func TestLog(t *testing.T) {
+	w := newWorld(t)
+	r := w.open()
+	expect := func(what string, words ...string) {
+		t.Helper()
+		text := w.log.text()
+		if len(words) == 0 && text != "" {
+			t.Errorf("%s: %s", what, text)
+		}
+		contains(t, what, text, words...)
+		if strings.Count(text, "\n") > len(words) {
+			t.Errorf("%s: more than %q in %s", what, words, text)
+		}
+	}
+	expect("start", `msg="keyset loaded"`, `msg="keyset ring ready"`)
+	_ = r.Refresh(t.Context())
+	expect("nothing new")
+	w.stage()
+	_ = r.Refresh(t.Context())
+	expect("a revision", "revision=2")
+	for i := range 5 {
+		w.store.fail(errors.Join(errDown, errors.New(strings.Repeat("x", i)))) // never the same text
+		_ = r.Refresh(t.Context())
+	}
+	expect("the store fails, five times", `level=WARN msg="keyset ring degraded"`)
+	w.store.put([]byte("{}"))
+	_ = r.Refresh(t.Context())
+	expect("and is bad", "level=WARN")
+	w.clock.advance(time.Hour)
+	for range 3 {
+		_ = r.Refresh(t.Context())
+	}
+	expect("and stale", `level=WARN msg="keyset ring not ready"`)
+	w.save()
+	_ = r.Refresh(t.Context())
+	expect("healed", `msg="keyset ring healed"`, `msg="keyset ring ready"`)
+}
+
+func TestReadiness(t *testing.T) {
+	w := newWorld(t)
+	r := w.open()
+	ask := func(method string) (*http.Response, map[string]any) {
+		t.Helper()
+		recorder := httptest.NewRecorder()
+		r.Readiness().ServeHTTP(recorder, httptest.NewRequest(method, "/ready", nil))
+		answer := make(map[string]any)
+		if method == http.MethodGet {
+			if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil {
+				t.Fatalf("%v: %s", err, recorder.Body)
+			}
+		}
+		return recorder.Result(), answer
+	}
+	if res, answer := ask(http.MethodGet); res.StatusCode != http.StatusOK || answer["ready"] != true || answer["keyset"] != "billing" {
+		t.Errorf("%d %v", res.StatusCode, answer)
+	}
+	if res, _ := ask(http.MethodHead); res.StatusCode != http.StatusOK {
+		t.Errorf("%d", res.StatusCode)
+	}
+	if res, _ := ask(http.MethodPost); res.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("%d", res.StatusCode)
+	}
+	w.clock.advance(2 * time.Hour)
+	res, answer := ask(http.MethodGet)
+	if res.StatusCode != http.StatusServiceUnavailable || answer["ready"] != false {
+		t.Errorf("%d %v", res.StatusCode, answer)
+	}
+	contains(t, "reason", answer["reason"].(string), "2h0m0s ago")
+	_ = r.Close()
+	if res, _ := ask(http.MethodGet); res.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("%d", res.StatusCode)
+	}
+}
+
+// What the fleet's handler serves is verified by whoever has the auth key, and by nobody
+// else; it says what the status says.
+func TestReport(t *testing.T) {
+	w := newWorld(t)
+	old := w.doc.Primary().KID
+	r := w.open(func(c *Config) { c.Host = "mcp-a" })
+	kid := w.stage()
+	_ = seal(t, r)
+	_ = seal(t, r)
+	_ = r.Refresh(t.Context())
+	recorder := httptest.NewRecorder()
+	fleet.Handler(r.Report).ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/", nil))
+	key, err := fleet.NewKey(w.authSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := key.Verify(recorder.Body.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Health() != "ok" || report.Primary != old || len(report.Verifies) != 2 || report.Host != "mcp-a" || report.TTL != 10*time.Minute ||
+		report.Keyset != "billing" || report.Lineage != w.doc.Lineage || report.Revision != w.doc.Revision || report.Stopped ||
+		!report.Now.Equal(w.clock.now()) || !report.Loaded.Equal(w.clock.now()) || len(report.Opened) != 3 || len(report.Failed) != 0 {
+		t.Errorf("%+v", report)
+	}
+	if len(report.Keys) != 1 || report.Keys[0].KID != old || report.Keys[0].Seals != 2 || !report.Keys[0].LiveUntil.Equal(origin.Add(10*time.Minute)) {
+		t.Errorf("%+v", report.Keys)
+	}
+	if report.Services[0] != "memkek://a" || len(report.Services) != 1 || !strings.Contains(strings.Join(report.Verifies, " "), kid) {
+		t.Errorf("%+v", report)
+	}
+	stranger, err := fleet.NewKey(make([]byte, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stranger.Verify(recorder.Body.Bytes()); !errors.Is(err, fleet.ErrMAC) {
+		t.Errorf("%v", err)
+	}
+	other := w.open()
+	if reportOf(t, w, other).ID == report.ID {
+		t.Error("two instances have one id")
+	}
+}
+
+// A document that is large is warned of.
+func TestLargeDocument(t *testing.T) {
+	w := newWorld(t)
+	w.store.put(w.retagged(func(doc object) { doc["more"] = strings.Repeat("x", keyset.LargeBytes) }))
+	r := w.open()
+	if s := r.Status(); len(s.Warnings) != 1 || !s.Ready() || s.Degraded != "" {
+		t.Errorf("%+v", s)
+	} else {
+		contains(t, "warning", s.Warnings[0], "65536")
+	}
+}
