@@ -165,8 +165,8 @@ func startFleet(ts *testscript.TestScript, _ bool, names []string) {
 		w.servers = append(w.servers, server)
 		go func() { _ = server.Serve(l) }()
 		uris = append(uris, "http://"+l.Addr().String()+"/report")
-		ts.Setenv("ADDRESS_"+name, l.Addr().String())
-		ts.Setenv("ID_"+name, i.ID())
+		ts.Setenv("ADDRESS_"+strings.ReplaceAll(name, "-", "_"), l.Addr().String())
+		ts.Setenv("ID_"+strings.ReplaceAll(name, "-", "_"), i.ID())
 	}
 	ts.Setenv("ECHOSEAL_FLEET", strings.TrimSpace(ts.Getenv("ECHOSEAL_FLEET")+" "+strings.Join(uris, " ")))
 }
@@ -184,7 +184,7 @@ func startRegistry(ts *testscript.TestScript, _ bool, names []string) {
 		signed, err := i.Signed(context.Background())
 		ts.Check(err)
 		ts.Check(os.WriteFile(filepath.Join(w.registry, i.ID()), signed, 0o600))
-		ts.Setenv("ID_"+name, i.ID())
+		ts.Setenv("ID_"+strings.ReplaceAll(name, "-", "_"), i.ID())
 	}
 	ts.Setenv("ECHOSEAL_FLEET", "dir://"+w.registry)
 }

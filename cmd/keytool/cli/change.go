@@ -22,8 +22,7 @@ type change struct {
 }
 
 func (c *change) text(p *printer) {
-	c.outlook.text(p, c.DryRun)
-	p.labels(labelled{"keyset", fmt.Sprintf("%s   revision %d   %s", c.Name, c.Revision, c.Store)})
+	c.outlook.text(p, c.DryRun, labelled{"keyset", fmt.Sprintf("%s   revision %d   %s", c.Name, c.Revision, c.Store)})
 }
 
 // A move makes one change in next. It calls stamp for the note of the change when all that

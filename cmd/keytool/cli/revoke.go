@@ -71,15 +71,13 @@ type revokeReport struct {
 }
 
 func (r *revokeReport) text(p *printer) {
-	r.outlook.text(p, r.DryRun)
 	var lines []labelled
 	if r.DryRun {
 		for _, e := range r.Expect {
 			lines = append(lines, labelled{"expect", e})
 		}
 	}
-	k := r.Keyset
-	p.labels(append(lines, labelled{"keyset", fmt.Sprintf("%s   revision %d   %s", k.Name, k.Revision, k.Store)})...)
+	r.outlook.text(p, r.DryRun, append(lines, r.Keyset.label())...)
 }
 
 func (a *app) revoke(cmd *cobra.Command, kids []string, flags revokeFlags) error {

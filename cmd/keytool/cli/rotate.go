@@ -82,10 +82,7 @@ type stepJSON struct {
 }
 
 func (r *rotateReport) text(p *printer) {
-	r.outlook.text(p, r.DryRun)
-	if k := r.Keyset; k.Name != "" {
-		p.labels(labelled{"keyset", fmt.Sprintf("%s   revision %d   %s", k.Name, k.Revision, k.Store)})
-	}
+	r.outlook.text(p, r.DryRun, r.Keyset.label())
 }
 
 var kidPattern = regexp.MustCompile(`^[0-9a-f]{8}$`)
@@ -200,6 +197,11 @@ func (r *rotating) show(j judge, step rotation.Step) {
 		r.report.Steps = append(steps, next)
 	}
 	r.app.report = r.report
+}
+
+// label names the keyset in the lines below a verdict.
+func (k *keysetJSON) label() labelled {
+	return labelled{"keyset", fmt.Sprintf("%s   revision %d   %s", k.Name, k.Revision, k.Store)}
 }
 
 func (o *opened) keyset() keysetJSON {

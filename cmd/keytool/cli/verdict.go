@@ -259,8 +259,8 @@ func (j judge) instance(id string) *fleet.Instance {
 // maxReasons is how many reasons people are shown; JSON has all.
 const maxReasons = 12
 
-// text prints the verdict, who is in the way, and the remedy.
-func (o *outlook) text(p *printer, dryRun bool) {
+// text prints the verdict, who is in the way, and the remedy, and more lines behind.
+func (o *outlook) text(p *printer, dryRun bool, more ...labelled) {
 	p.linef("%s  %s", verdictText(p, o.Verdict, dryRun), o.Summary)
 	var lines []labelled
 	shown := o.Reasons[:min(len(o.Reasons), maxReasons)]
@@ -270,15 +270,16 @@ func (o *outlook) text(p *printer, dryRun bool) {
 			lines = append(lines, labelled{"fix", r.Fix})
 		}
 	}
-	if more := len(o.Reasons) - len(shown); more > 0 {
-		lines = append(lines, labelled{"more", fmt.Sprintf("%d others; -o json has them all", more)})
+	if others := len(o.Reasons) - len(shown); others > 0 {
+		lines = append(lines, labelled{"more", fmt.Sprintf("%d others; -o json has them all", others)})
 	}
 	if last := len(lines) - 1; o.Note != "" && last >= 0 && lines[last].label == "fix" && lines[last].text != "" {
 		lines[last].text += ". " + strings.ToUpper(o.Note[:1]) + o.Note[1:] + "."
 	} else {
 		lines = append(lines, labelled{"note", o.Note})
 	}
-	p.labels(append(lines, labelled{"then", o.Then})...)
+	lines = append(lines, labelled{"then", o.Then})
+	p.labels(append(lines, more...)...)
 }
 
 // uniq returns the elements in order, each once.

@@ -54,7 +54,7 @@ type Ways struct {
 	NotReady string        // why it is not ready
 	Clock    time.Duration // how far its clock is ahead
 	Age      time.Duration // how old its report is
-	ID       string        // in the place of its own
+	ID       string        // in the place of its own, as if it had started later
 	Fails    string        // the key id that it cannot unwrap
 	Kind     string        // why, a keyset.Kind
 	Lineage  string        // in the place of the keyset's
@@ -151,7 +151,7 @@ func (i *Instance) report() fleet.Report {
 		TTL: d.TTL, Ready: w.NotReady == "", Reason: w.NotReady, Software: "test",
 	}
 	if w.ID != "" {
-		r.ID = w.ID
+		r.ID, r.Started = w.ID, r.Started.Add(time.Second)
 	}
 	if w.Lineage != "" {
 		r.Lineage = w.Lineage
