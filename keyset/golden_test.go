@@ -8,10 +8,10 @@ import (
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -36,14 +36,10 @@ func upFrom(first byte) []byte {
 	return b
 }
 
-func golden(t testing.TB) []byte {
-	t.Helper()
-	text, err := os.ReadFile("testdata/keyset.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
+//go:embed testdata/keyset.json
+var goldenText string
+
+func golden() []byte { return []byte(goldenText) }
 
 // A fileKEK wraps as codec/localkek does, which this module cannot import. Its data keys
 // are those that it is given.
@@ -95,7 +91,7 @@ func (s *fileKEK) Generate(ctx context.Context, encryptionContext map[string]str
 // HKDF and HMAC as they are.
 func TestGoldenTag(t *testing.T) {
 	const member = `,"tag":"26yMOYmolbsSSTcy8ODGoB9kFIT4RezxLzsA7ILg4sI="`
-	canonical, err := canon.Append(nil, golden(t))
+	canonical, err := canon.Append(nil, golden())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,14 +111,14 @@ func TestGoldenTag(t *testing.T) {
 	}
 
 	auth := goldenAuthKey(t)
-	d, err := keyset.Parse(golden(t))
+	d, err := keyset.Parse(golden())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := auth.Verify(d); err != nil {
 		t.Error(err)
 	}
-	if text, err := auth.Encode(d); err != nil || !bytes.Equal(text, golden(t)) {
+	if text, err := auth.Encode(d); err != nil || !bytes.Equal(text, golden()) {
 		t.Errorf("it is not written as it was read: %v\n%s", err, text)
 	}
 }
@@ -131,7 +127,7 @@ func TestGoldenTag(t *testing.T) {
 // format gives it.
 func TestGoldenKeys(t *testing.T) {
 	s := keyset.Services{newFileKEK(t, goldenKEK)}
-	d, _, _, err := keyset.Load(t.Context(), keyset.Bytes(golden(t)), s, "billing")
+	d, _, _, err := keyset.Load(t.Context(), keyset.Bytes(golden()), s, "billing")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +156,7 @@ func TestGoldenKeys(t *testing.T) {
 
 // What is read is what stands there.
 func TestGoldenMembers(t *testing.T) {
-	d, err := keyset.Parse(golden(t))
+	d, err := keyset.Parse(golden())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +168,7 @@ func TestGoldenMembers(t *testing.T) {
 		return time.Date(year, month, day, hour, minute, 0, 0, time.UTC)
 	}
 	if d.Name != "billing" || d.Lineage != "b797164f-08c0-4192-98d3-ce38614a3172" || d.Revision != 11 || d.TTL != 10*time.Minute ||
-		d.HasUnknownMembers() || d.Size() != len(golden(t)) || d.Auth.ID != "c8a5f8a3-aaa8-46f2-9685-163fdc8eb010" {
+		d.HasUnknownMembers() || d.Size() != len(golden()) || d.Auth.ID != "c8a5f8a3-aaa8-46f2-9685-163fdc8eb010" {
 		t.Errorf("%+v", d)
 	}
 	was := d.Policy.Was

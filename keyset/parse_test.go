@@ -16,7 +16,7 @@ type object = map[string]strict.Value
 // edit returns the golden document with something changed, and its old tag.
 func edit(t testing.TB, change func(object)) []byte {
 	t.Helper()
-	v, err := strict.Parse(golden(t))
+	v, err := strict.Parse(golden())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func places(v strict.Value, at place, visit func(place, strict.Value)) {
 
 func allPlaces(t testing.TB, visit func(place, strict.Value)) {
 	t.Helper()
-	v, err := strict.Parse(golden(t))
+	v, err := strict.Parse(golden())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ var optional = []string{
 	"keys.drained", "keys.reason",
 }
 
-func isOptional(p place, v strict.Value, in object) bool {
+func isOptional(p place, in object) bool {
 	var names []string
 	for _, step := range p {
 		if name, ok := step.(string); ok {
@@ -156,7 +156,7 @@ func TestParseEachMemberMissing(t *testing.T) {
 		}
 		may := false
 		doc := edit(t, func(doc object) {
-			may = isOptional(p, v, doc)
+			may = isOptional(p, doc)
 			_, _, remove := p.in(doc)
 			remove()
 		})
@@ -200,7 +200,7 @@ func TestParseNamesAreExact(t *testing.T) {
 		for _, other := range []string{strings.ToUpper(name), strings.ToUpper(name[:1]) + name[1:], name + " ", name + "\x00", "\u200b" + name} {
 			may := false
 			doc := edit(t, func(doc object) {
-				may = isOptional(p, v, doc)
+				may = isOptional(p, doc)
 				_, _, remove := p.in(doc)
 				remove()
 				other := append(slices.Clone(p[:len(p)-1]), other)
@@ -259,7 +259,7 @@ func TestParseUnknownMembers(t *testing.T) {
 
 // Every proper prefix is refused.
 func TestParseCutAtEveryByte(t *testing.T) {
-	text := golden(t)
+	text := golden()
 	whole := len(strings.TrimRight(string(text), "\n"))
 	for n := range whole {
 		if d, err := keyset.Parse(text[:n]); d != nil || !errors.Is(err, keyset.ErrDocument) {
@@ -273,7 +273,7 @@ func TestParseCutAtEveryByte(t *testing.T) {
 
 // Every byte that changes anything is under the tag, or makes it another document.
 func TestParseEveryByteChanged(t *testing.T) {
-	auth, text := goldenAuthKey(t), golden(t)
+	auth, text := goldenAuthKey(t), golden()
 	for i := range text {
 		for _, bit := range []byte{1 << (i % 8), 'a' ^ 'A'} {
 			doc := slices.Clone(text)
@@ -438,7 +438,7 @@ func wrapping() strict.Value { return object{"service": "a://b", "ciphertext": "
 
 // Two of what there may be one of.
 func TestParseRefusesTwice(t *testing.T) {
-	text := string(golden(t))
+	text := string(golden())
 	for old, twice := range map[string]string{
 		`"name": "billing",`:  `"name": "billing", "name": "billing",`,
 		`"revision": 11,`:     `"revision": 11, "\u0072evision": 12,`,
@@ -549,7 +549,7 @@ func TestParseErrorsShowNoContent(t *testing.T) {
 }
 
 func TestParseSize(t *testing.T) {
-	text := golden(t)
+	text := golden()
 	full := append(slices.Clone(text), strings.Repeat(" ", keyset.MaxBytes-len(text))...)
 	if d, err := keyset.Parse(full); err != nil || d.Size() != keyset.MaxBytes {
 		t.Errorf("%d bytes: %v", len(full), err)
