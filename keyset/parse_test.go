@@ -150,7 +150,7 @@ func isOptional(p place, in object) bool {
 
 func TestParseEachMemberMissing(t *testing.T) {
 	seen := 0
-	allPlaces(t, func(p place, v strict.Value) {
+	allPlaces(t, func(p place, _ strict.Value) {
 		if _, ok := p[len(p)-1].(string); !ok {
 			return
 		}
