@@ -22,7 +22,7 @@ func allKeyServices() keyset.Openers {
 }
 
 func allStores() keyset.SourceOpeners {
-	return keyset.SourceOpeners{keyset.FileOpener(), keyset.EnvOpener()}
+	return keyset.SourceOpeners{keyset.FileOpener(), keyset.EnvOpener(), vault.StoreOpener(), etcdstore.Opener()}
 }
 
 func allFleets() fleet.Openers {

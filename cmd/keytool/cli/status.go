@@ -72,7 +72,7 @@ func (a *app) status(ctx context.Context, history bool) error {
 type statusReport struct {
 	outlook
 	Keyset   keysetJSON    `json:"keyset"`
-	Rotation phaseJSON     `json:"rotation"`
+	Rotation rotationJSON  `json:"rotation"`
 	Keys     []keyJSON     `json:"keys"`
 	Fleet    *fleetJSON    `json:"fleet"`
 	Peers    []peerJSON    `json:"peers,omitempty"`
@@ -96,7 +96,7 @@ func newStatus(o *opened, obs *fleet.Observation, step rotation.Step, now time.T
 	r := &statusReport{
 		outlook: j.outlook(step), now: now,
 		Keyset:   keysetJSON{Name: d.Name, Lineage: d.Lineage, Revision: d.Revision, TTL: d.TTL.String(), Tag: "ok", Store: o.place()},
-		Rotation: newPhase(d, step),
+		Rotation: newRotation(d, step, now),
 		Fleet:    newFleet(d, obs),
 	}
 	for _, k := range d.Keys {
@@ -108,6 +108,9 @@ func newStatus(o *opened, obs *fleet.Observation, step rotation.Step, now time.T
 	if step.Kind == rotation.Done {
 		r.Summary = j.nothingDue()
 		r.Then = fmt.Sprintf("keytool rotate --wait, when it is due; to rotate now: keytool rotate --replace %s --wait", step.KID)
+	}
+	if step.Kind == rotation.Stage {
+		r.Summary = "the primary " + step.KID + " is to be replaced"
 	}
 	j.warn(&r.outlook)
 	return r
@@ -153,76 +156,64 @@ func (o *outlook) note(text string) {
 	}
 }
 
-// A phaseJSON tells where a rotation is.
-type phaseJSON struct {
-	Phase       string `json:"phase"`                 // none, distribute, promote or retire
-	State       string `json:"state"`                 // none, due, waiting, blocked
-	Distributed string `json:"distributed,omitempty"` // when the new key was staged
-	Promoted    string `json:"promoted,omitempty"`
-	Drained     string `json:"drained,omitempty"`
-	NotBefore   string `json:"not_before,omitempty"`
+// A rotationJSON tells where a rotation is.
+type rotationJSON struct {
+	Phase  string      `json:"phase"` // distribute, promote or retire: the first that is not over; none
+	State  string      `json:"state"` // none, due, waiting or blocked
+	Phases []phaseJSON `json:"phases,omitempty"`
 
-	since, until time.Time
-	done         [2]time.Time
+	phases []rotation.Phase
+	due    time.Time // when the next one is due
 }
 
-func newPhase(d *keyset.Document, step rotation.Step) phaseJSON {
-	p := phaseJSON{Phase: "none", State: "none", NotBefore: formatTime(step.NotBefore), until: step.NotBefore}
-	switch step.Goal {
-	case rotation.Stage:
-		p.Phase = "distribute"
-	case rotation.Promote:
-		p.Phase = "promote"
-	case rotation.Drain, rotation.Retire:
-		p.Phase = "retire"
+type phaseJSON struct {
+	Name  string              `json:"name"`
+	State rotation.PhaseState `json:"state"`
+	Since string              `json:"since,omitempty"`
+	At    string              `json:"at,omitempty"` // when it was over, or can be at the earliest
+}
+
+func newRotation(d *keyset.Document, step rotation.Step, now time.Time) rotationJSON {
+	r := rotationJSON{Phase: "none", State: "none", due: step.NotBefore, phases: rotation.Phases(d, now, step)}
+	for _, p := range r.phases {
+		if r.Phase == "none" && p.State != rotation.Over {
+			r.Phase = p.Name
+		}
+		r.Phases = append(r.Phases, phaseJSON{Name: p.Name, State: p.State, Since: formatTime(p.Since), At: formatTime(p.At)})
 	}
 	switch {
 	case step.Kind.Changes():
-		p.State = verdictDue
+		r.State = verdictDue
 	case step.Kind == rotation.Wait:
-		p.State = verdictWaiting
+		r.State = verdictWaiting
 	case step.Kind == rotation.Blocked:
-		p.State = verdictBlocked
+		r.State = verdictBlocked
 	}
-	switch k := d.Key(step.KID); {
-	case k == nil:
-	case p.Phase == "promote":
-		p.Distributed, p.since, p.done[0] = formatTime(k.Staged), k.Staged, k.Staged
-	case p.Phase == "retire":
-		primary := d.Primary()
-		p.done = [2]time.Time{primary.Staged, primary.Promoted}
-		p.Distributed, p.Promoted, p.Drained = formatTime(primary.Staged), formatTime(primary.Promoted), formatTime(k.Drained)
-		if p.since = k.Demoted; !k.Drained.IsZero() {
-			p.since = k.Drained
-		}
-	}
-	return p
+	return r
 }
 
 // line writes the three phases, each with what came or comes of it.
-func (p *phaseJSON) line(now time.Time) string {
-	phases := []string{"distribute", "promote", "retire"}
-	at := slices.Index(phases, p.Phase)
-	if at < 0 {
-		return "–   next due " + clock(p.until, now)
+func (r *rotationJSON) line(now time.Time) string {
+	if len(r.phases) == 0 {
+		if r.State == verdictDue {
+			return "–   due now"
+		}
+		return "–   next due " + clock(r.due, now)
 	}
-	var all []string
-	for i, name := range phases {
+	all := make([]string, len(r.phases))
+	for i, p := range r.phases {
 		mark := "–"
 		switch {
-		case i < at:
-			mark = "✓ " + clock(p.done[i], now)
-		case i > at:
-		case p.State == verdictBlocked:
-			mark = "✗ blocked " + shortDuration(max(0, now.Sub(p.since)).Truncate(time.Second))
-		case p.State == verdictDue:
+		case p.State == rotation.Over:
+			mark = "✓ " + clock(p.At, now)
+		case p.State == rotation.Stuck:
+			mark = "✗ blocked " + shortDuration(max(0, now.Sub(p.Since)).Truncate(time.Second))
+		case p.State == rotation.Running && p.Name == r.Phase && r.State == verdictDue:
 			mark = "→ now"
-		case p.until.IsZero():
-			mark = "… waiting"
-		default:
-			mark = "… not before " + clock(p.until, now)
+		case p.State == rotation.Running:
+			mark = "… not before " + clock(p.At, now)
 		}
-		all = append(all, fmt.Sprintf("%d %s %s", i+1, name, mark))
+		all[i] = fmt.Sprintf("%d %s %s", i+1, p.Name, mark)
 	}
 	return strings.Join(all, "   ")
 }
@@ -317,13 +308,9 @@ func (r *statusReport) text(p *printer) {
 	p.linef("rotation  %s", r.Rotation.line(r.now))
 	p.linef("")
 	r.keys(p)
-	staged := ""
-	if r.Rotation.Phase == "promote" {
-		staged = r.stagedKID()
-	}
 	if len(r.Fleet.Instances) > 0 || len(r.Fleet.Failures) > 0 {
 		p.linef("")
-		r.Fleet.text(p, staged)
+		r.Fleet.text(p, r.stagedKID())
 	}
 	if len(r.Peers) > 0 {
 		p.linef("")
