@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/echoseal/echoseal/codec/localkek"
 	"github.com/echoseal/echoseal/fleet"
 	"github.com/echoseal/echoseal/keyset"
 	"github.com/echoseal/echoseal/keyset/etcdstore"
@@ -98,6 +99,39 @@ func (f *faulty) Save(ctx context.Context, doc []byte, version string) (string, 
 func die() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {}
+}
+
+// A denied key service is one of package localkek that refuses one kind of call.
+type denied struct {
+	keyset.KeyService
+	op string
+}
+
+// keyFaultOpener opens denied key services: wrap:denied, unwrap:denied.
+func keyFaultOpener(fault string) keyset.Opener {
+	op, _, _ := strings.Cut(fault, ":")
+	return keyset.NewOpener(func(ctx context.Context, uris ...string) (denied, error) {
+		s, err := localkek.Open(ctx, uris...)
+		return denied{s, op}, err
+	}, "localkek")
+}
+
+func (d denied) error(op string) error {
+	return &keyset.KeyError{Kind: keyset.Denied, Key: "localkek://test", Operation: op, Remedy: "allow it"}
+}
+
+func (d denied) Wrap(ctx context.Context, key []byte, c map[string]string) (keyset.WrappedKey, error) {
+	if d.op == "wrap" {
+		return keyset.WrappedKey{}, d.error("wrap")
+	}
+	return d.KeyService.Wrap(ctx, key, c)
+}
+
+func (d denied) Unwrap(ctx context.Context, w keyset.WrappedKey, c map[string]string) ([]byte, error) {
+	if d.op == "unwrap" {
+		return nil, d.error("unwrap")
+	}
+	return d.KeyService.Unwrap(ctx, w, c)
 }
 
 // registryOpener opens dir:///path, a registry in a folder.

@@ -33,6 +33,9 @@ func keytool() {
 	if fault := os.Getenv("TEST_FAULT"); fault != "" {
 		s.Stores = keyset.SourceOpeners{faultOpener(fault)}
 	}
+	if fault := os.Getenv("TEST_KEYFAULT"); fault != "" {
+		s.KeyServices = keyset.Openers{keyFaultOpener(fault)}
+	}
 	s.Fleets = append(fleets(), registryOpener())
 	var stdout bytes.Buffer
 	args := os.Args[1:]
