@@ -109,6 +109,8 @@ func (k Key) check() error {
 		return errors.New("kid: it is not 8 lower-case hex digits")
 	case !isText(k.Reason):
 		return errText("reason")
+	case k.Format != "" && !isWord(k.Format):
+		return errWord("format")
 	}
 	if k.State == Revoked {
 		switch {
@@ -120,8 +122,8 @@ func (k Key) check() error {
 		return nil
 	}
 	switch {
-	case !isWord(k.Format):
-		return errWord("format")
+	case k.Format == "":
+		return errors.New("format: it is empty")
 	case !isSpan(k.MaxTTL):
 		return errSpan("max_ttl")
 	case k.Created.IsZero():
