@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/echoseal/echoseal/cmd/keytool/internal/testfleet"
+	"github.com/echoseal/echoseal/codec/local"
 	"github.com/echoseal/echoseal/codec/localkek"
 	"github.com/echoseal/echoseal/keyset"
 )
@@ -38,6 +40,8 @@ import (
 //	kids                       set $PRIMARY, $STAGED, $RETIRING and $KEK to what the store has
 //	field PATH REGEXP          look into the JSON document on standard output
 //	revision N                 the store holds that revision
+//	mode MODE FILE             the permissions of a file, in octal digits
+//	ring FILE KID…             a file holds the secrets of those keys, in that order
 //
 // Each document that keytool prints with -o json is checked against its schema, and no
 // secret that is anywhere in $WORK may have been printed when a script ends.
@@ -50,7 +54,7 @@ func TestScript(t *testing.T) {
 		Setup:               setUp,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "clock": setClock, "fleet": startFleet, "registry": startRegistry, "instance": setInstance,
-			"seals": sealTokens, "kids": setKIDs, "field": field, "revision": revision, "exitcode": exitCode,
+			"seals": sealTokens, "kids": setKIDs, "field": field, "revision": revision, "mode": mode, "ring": ring,
 		},
 	})
 }
@@ -127,15 +131,25 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// exitCode tells how a named background command ended; use it in the place of wait.
-func exitCode(ts *testscript.TestScript, _ bool, args []string) {
-	for _, cmd := range ts.BackgroundCmds() {
-		if cmd.ProcessState == nil {
-			continue
-		}
-		if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[0] {
-			ts.Fatalf("it exits %s", got)
-		}
+func mode(ts *testscript.TestScript, _ bool, args []string) {
+	info, err := os.Stat(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if got := strconv.FormatUint(uint64(info.Mode().Perm()), 8); got != args[0] {
+		ts.Fatalf("%s has the mode %s", args[1], got)
+	}
+}
+
+func ring(ts *testscript.TestScript, _ bool, args []string) {
+	var secrets [][]byte
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &secrets))
+	var kids []string
+	for _, secret := range secrets {
+		key, err := local.NewKey(secret)
+		ts.Check(err)
+		kids = append(kids, key.KID())
+	}
+	if !slices.Equal(kids, args[1:]) {
+		ts.Fatalf("it holds %q", kids)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -203,6 +204,7 @@ func newFleet(d *keyset.Document, obs *fleet.Observation) *fleetJSON {
 	for n := range obs.Instances {
 		f.Instances = append(f.Instances, newInstance(d, obs, &obs.Instances[n]))
 	}
+	slices.SortStableFunc(f.Instances, func(a, b instanceJSON) int { return strings.Compare(a.Name, b.Name) })
 	for _, failure := range obs.Failures {
 		f.Failures = append(f.Failures, failure.Error())
 	}

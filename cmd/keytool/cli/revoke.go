@@ -141,6 +141,14 @@ func named(kid string) []string {
 	return []string{kid}
 }
 
+// What seals when keys are revoked.
+const (
+	successorKept   = "kept"   // the primary, which is not among them
+	successorStaged = "staged" // the staged key, which every instance verifies
+	successorClean  = "clean"  // the retiring key that the operator names
+	successorNew    = "new"    // a key made for it
+)
+
 // A revocation is what revoke is going to do.
 type revocation struct {
 	revoke    []string // key ids, without those that are revoked already
@@ -153,7 +161,7 @@ type revocation struct {
 // planRevocation chooses what seals when the keys are revoked.
 func (o *opened) planRevocation(kids []string, flags revokeFlags, obs *fleet.Observation) (*revocation, error) {
 	d := o.doc
-	p := &revocation{successor: "kept", primary: d.Primary().KID}
+	p := &revocation{successor: successorKept, primary: d.Primary().KID}
 	if flags.all {
 		for _, k := range d.Keys {
 			if k.Unseals() {
@@ -180,13 +188,13 @@ func (o *opened) planRevocation(kids []string, flags revokeFlags, obs *fleet.Obs
 	}
 	switch clean := d.Key(flags.clean); {
 	case staged != "" && o.verified(staged, obs):
-		p.successor, p.primary = "staged", staged
+		p.successor, p.primary = successorStaged, staged
 	case flags.clean == "":
-		p.successor, p.primary, p.abort = "new", "", staged
+		p.successor, p.primary, p.abort = successorNew, "", staged
 	case clean == nil || clean.State != keyset.Retiring || slices.Contains(p.revoke, flags.clean):
 		return nil, fmt.Errorf("%s cannot become primary: --clean names a key that is retiring and is not revoked", flags.clean)
 	default:
-		p.successor, p.primary = "clean", flags.clean
+		p.successor, p.primary = successorClean, flags.clean
 	}
 	return p, nil
 }
@@ -219,34 +227,31 @@ func (p *revocation) report(o *opened, obs *fleet.Observation) *revokeReport {
 		r.Verdict, r.Summary = verdictOK, list(p.already)+" was revoked before"
 	}
 	for _, kid := range p.revoke {
-		r.Expect = append(r.Expect, p.breaks(o.doc.Key(kid)))
+		r.Expect = append(r.Expect, breaks(o.doc.Key(kid)))
 	}
 	switch p.successor {
-	case "staged":
+	case successorStaged:
 		r.Expect = append(r.Expect, p.primary+", which every instance verifies already, becomes primary")
-	case "clean":
+	case successorClean:
 		r.Expect = append(r.Expect, p.primary+" becomes primary again")
-	case "new":
+	case successorNew:
 		text := "a new key becomes primary"
 		if p.abort != "" {
 			text += "; the staged key " + p.abort + ", which not every instance verifies, is dropped"
 		}
 		r.Expect = append(r.Expect, text)
 	}
-	if p.successor == "new" {
-		r.Expect = append(r.Expect, "until an instance has read the change it refuses tokens of those that have, and is refused by them: "+window(o, obs))
-	}
-	if len(p.revoke) > 0 {
-		r.Expect = append(r.Expect, "until an instance has read the change it goes on as before: "+window(o, obs))
-	}
-	if p.successor == "new" {
-		r.Expect = slices.Delete(r.Expect, len(r.Expect)-1, len(r.Expect)) // said already
+	switch {
+	case p.successor == successorNew:
+		r.Expect = append(r.Expect, "until an instance has read the change it refuses tokens of those that have, and is refused by them: "+window(obs))
+	case len(p.revoke) > 0:
+		r.Expect = append(r.Expect, "until an instance has read the change it goes on as before: "+window(obs))
 	}
 	return r
 }
 
 // breaks says what revoking a key costs.
-func (p *revocation) breaks(k *keyset.Key) string {
+func breaks(k *keyset.Key) string {
 	switch {
 	case k.State == keyset.Staged:
 		return fmt.Sprintf("%s is staged: no token was ever sealed with it, none is lost", k.KID)
@@ -258,7 +263,7 @@ func (p *revocation) breaks(k *keyset.Key) string {
 }
 
 // window says how long it takes until every instance has read a change.
-func window(o *opened, obs *fleet.Observation) string {
+func window(obs *fleet.Observation) string {
 	var every time.Duration
 	var unknown []string
 	for i := range obs.Instances {
@@ -281,7 +286,6 @@ func window(o *opened, obs *fleet.Observation) string {
 	if len(obs.Failures) > 0 {
 		text += "; not every source answered"
 	}
-	_ = o
 	return text
 }
 
@@ -290,7 +294,7 @@ func (o *opened) carryOut(ctx context.Context, p *revocation, r *revokeReport) e
 	ctx, cancel := context.WithTimeout(ctx, max(defaultTimeout, o.app.flags.timeout))
 	defer cancel()
 	var fresh keyset.Key
-	if p.successor == "new" {
+	if p.successor == successorNew {
 		var err error
 		if fresh, err = o.doc.GenerateKey(ctx, o.services, o.app.Now()); err != nil {
 			return fmt.Errorf("making the new key: %w; nothing was revoked", err)
@@ -302,7 +306,7 @@ func (o *opened) carryOut(ctx context.Context, p *revocation, r *revokeReport) e
 		return err
 	}
 	counted := ""
-	if p.successor != "kept" {
+	if p.successor != successorKept {
 		counted = p.primary
 	}
 	if err := o.save(ctx, next, stamp.At, counted); err != nil {
@@ -313,30 +317,44 @@ func (o *opened) carryOut(ctx context.Context, p *revocation, r *revokeReport) e
 	return nil
 }
 
+// apply makes the change in next: what does not seal goes first, so that there is room for
+// a new key, and the primary last.
 func (p *revocation) apply(next *keyset.Document, n keyset.Note, fresh keyset.Key) error {
-	var err error
-	switch p.successor {
-	case "staged":
-		err = next.Promote(n, p.primary)
-	case "clean":
-		err = next.Rollback(n, p.primary)
-	case "new":
-		if p.abort != "" {
-			err = next.Abort(n, p.abort)
-		}
-		if err == nil {
-			err = next.Stage(n, fresh)
-		}
-		if err == nil {
-			err = next.Promote(n, fresh.KID)
-		}
-	}
+	old := next.Primary().KID
 	for _, kid := range p.revoke {
-		if err == nil {
-			err = next.Revoke(n, kid)
+		if kid == old {
+			continue
+		}
+		if err := next.Revoke(n, kid); err != nil {
+			return err
 		}
 	}
-	return err
+	if p.successor == successorKept {
+		return nil
+	}
+	if err := p.succeed(next, n, fresh); err != nil {
+		return err
+	}
+	return next.Revoke(n, old)
+}
+
+// succeed makes another key primary.
+func (p *revocation) succeed(next *keyset.Document, n keyset.Note, fresh keyset.Key) error {
+	switch p.successor {
+	case successorStaged:
+		return next.Promote(n, p.primary)
+	case successorClean:
+		return next.Rollback(n, p.primary)
+	}
+	if p.abort != "" {
+		if err := next.Abort(n, p.abort); err != nil {
+			return err
+		}
+	}
+	if err := next.Stage(n, fresh); err != nil {
+		return err
+	}
+	return next.Promote(n, fresh.KID)
 }
 
 // obeyed looks whether every instance holds the revocation.

@@ -225,7 +225,7 @@ func (o *opened) named(ctx context.Context, uri string) ([]string, error) {
 	}
 	s, err := o.app.KeyServices.Open(ctx, uri)
 	if err != nil {
-		return nil, misconfigured(fmt.Errorf("--drop: %w", err))
+		return nil, misconfigured(fmt.Errorf("--drop: the keyset has no wrapping of that name, but of %s; and as the URI of a key service: %w", list(all), err))
 	}
 	defer func() { _ = s.Close() }()
 	opens := slices.DeleteFunc(slices.Clone(all), func(service string) bool { return !s.Opens(service) })
