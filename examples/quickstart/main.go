@@ -3,6 +3,10 @@
 // before it pays out.
 //
 //	go run ./examples/quickstart
+//	go run ./examples/quickstart -keyset
+//
+// With -keyset the keys are not one secret that all servers are given, but a keyset in a
+// file, wrapped by a key file, and the key is replaced while the servers run.
 //
 // It ends with a non-zero status if anything does not happen as it says.
 package main
@@ -11,6 +15,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -27,8 +32,10 @@ import (
 )
 
 func main() {
+	withKeyset := flag.Bool("keyset", false, "take the keys from a keyset, and replace the key while the servers run")
+	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	err := run(ctx, os.Stdout)
+	err := run(ctx, os.Stdout, *withKeyset)
 	cancel()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "\nquickstart failed:", err)
@@ -39,28 +46,23 @@ func main() {
 // ttl is short, so that nobody waits long to see a token expire.
 const ttl = 2 * time.Second
 
-func run(ctx context.Context, out io.Writer) error {
-	// The whole set-up of a server with several replicas: a secret that they share,
-	// a ring of such secrets, a policy, a middleware.
-	secret := make([]byte, 32)
-	_, _ = rand.Read(secret)
-	replica := func(log *journal) (mcp.Middleware, error) {
-		ring, err := local.New(secret)
-		if err != nil {
-			return nil, err
+func run(ctx context.Context, out io.Writer, withKeyset bool) error {
+	shared, open := "secret", fromSecret()
+	var live *keys
+	if withKeyset {
+		var err error
+		if live, err = newKeys(ctx); err != nil {
+			return err
 		}
-		policy, err := binding.New(ring, binding.Options{Audience: "refunds", TTL: ttl})
-		if err != nil {
-			return nil, err
-		}
-		return gosdk.Middleware(policy, &gosdk.Options{Logger: log.logger()}), nil
+		defer live.close()
+		shared, open = "keyset", live.open
 	}
 	var log journal
-	first, err := replica(&log)
+	first, err := protect(ctx, open, &log)
 	if err != nil {
 		return err
 	}
-	second, err := replica(&log)
+	second, err := protect(ctx, open, &log)
 	if err != nil {
 		return err
 	}
@@ -102,7 +104,7 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 
-	heading(out, "A second replica with the same secret finishes what the first began")
+	heading(out, "A second replica with the same "+shared+" finishes what the first began")
 	token, err = begin(ctx, alice, refund)
 	if err != nil {
 		return err
@@ -117,7 +119,32 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "  began on %s, finished on %s\n  the tool     %s\n", a.address, b.address, answer)
-	return nil
+	if live == nil {
+		return nil
+	}
+
+	heading(out, "The key is replaced while both run, and no round is refused")
+	return live.rotate(ctx, out, alice, there)
+}
+
+// fromSecret returns how each replica gets its ring from a secret that they share.
+func fromSecret() func(context.Context) (codec.Codec, error) {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret)
+	return func(context.Context) (codec.Codec, error) { return local.New(secret) }
+}
+
+// protect is the whole set-up of a replica: a ring of keys, a policy, a middleware.
+func protect(ctx context.Context, open func(context.Context) (codec.Codec, error), log *journal) (mcp.Middleware, error) {
+	ring, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := binding.New(ring, binding.Options{Audience: "refunds", TTL: ttl})
+	if err != nil {
+		return nil, err
+	}
+	return gosdk.Middleware(policy, &gosdk.Options{Logger: log.logger()}), nil
 }
 
 // unprotected shows the same tool on a server as it comes.
