@@ -28,22 +28,22 @@ import (
 // whatever is written outside: mount its folder.
 //
 // A file that others than its owner can write is refused; who may read it does not
-// matter. In a folder that others than the folder's owner can write, such as /tmp, it has to belong
-// to root, to the owner of the folder or to the user of this process. On Windows neither is
-// looked at, and access is the operator's concern.
+// matter. In a folder that others than its owner can write, such as /tmp, the file has
+// to belong to root, to the owner of the folder or to the user of this process. On
+// Windows neither is looked at, and access is the operator's concern.
 //
 // # Writing
 //
-// A new file, named like the old one with a dot before and .new after, is written to the disk
-// and renamed to the old one's name. Mode and owner stay as they are (access
-// control lists do not); a file that was not there gets mode 0644 less the umask.
-// What a link leads to is replaced, not the link.
+// A new file, named like the old one with a dot before and .new after, is written to
+// the disk and given the old one's name. Mode and owner stay as they are (access control
+// lists do not); a file that was not there gets mode 0644 less the umask. What a link
+// leads to is replaced, not the link.
 //
-// A writer holds a lock (flock) on a file beside it, with .lock after the name, which stays
-// there. It is freed by the writer's death, whose new file the next writer removes. The lock
-// is for writers of this package, on one host: on a network file system, where it may
-// not be known to other hosts, let one host write. Where there is no flock, as on
-// Windows, Save fails with [errors.ErrUnsupported].
+// A writer holds a lock (flock) on a file beside it, with .lock after the name, which
+// stays there. A writer's death frees it, and the next writer removes what the dead one
+// left. The lock is for writers of this package on one host: on a network file system,
+// where other hosts may not know of it, let one host write. Where there is no flock, as
+// on Windows, Save fails with [errors.ErrUnsupported].
 type File struct {
 	path string // absolute
 

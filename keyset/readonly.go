@@ -23,9 +23,9 @@ func (c constant) Load(ctx context.Context) (doc []byte, version string, err err
 }
 
 // Env returns a [Source] of the document that an environment variable of this process
-// holds, for functions and containers whose platform puts it there. It is read anew by each Load,
-// though few platforms change it while a process runs. One that is not set or empty is
-// [ErrNotExist]. The URI is env://NAME. Linux lets one variable have less than 128 KiB.
+// holds, for functions and containers whose platform puts it there: it does not change
+// while the process runs. One that is not set or empty is [ErrNotExist]. The URI is
+// env://NAME. Linux lets one variable have less than 128 KiB.
 func Env(name string) Source { return variable(name) }
 
 type variable string

@@ -34,8 +34,8 @@ const (
 )
 
 // A Store keeps a keyset in the field keyset of a secret in a KV secrets engine of
-// version 2. It is a [keyset.Store], safe for concurrent use. [NewStore] or [OpenStore] makes
-// one; there is nothing to close.
+// version 2. It is a [keyset.Store], safe for concurrent use. [NewStore] or [OpenStore]
+// makes one; there is nothing to close.
 type Store struct {
 	client      *client
 	mount, path string

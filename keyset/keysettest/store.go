@@ -26,8 +26,8 @@ type StoreHarness struct {
 	Silence func(t testing.TB)
 
 	// Kill saves doc in the place of version, as a writer does that dies as it comes to
-	// a step of its own: that of the given number, counted from 0. It reports whether the writer
-	// came so far; one that did not has saved doc. It returns when the writer is dead.
+	// one of its steps, which are counted from 0. It reports whether the writer came so
+	// far; one that did not has saved doc. It returns when the writer is dead.
 	Kill func(t testing.TB, place string, doc []byte, version string, step int) bool
 
 	// Restart stops what is behind the stores and starts it again, with all that was
