@@ -1,5 +1,5 @@
 // Package rewrite replaces a file in the ways in which other programs do, for tests of
-// those who read it meanwhile.
+// whoever reads it meanwhile.
 package rewrite
 
 import (
