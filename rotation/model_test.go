@@ -49,6 +49,7 @@ type params struct {
 
 	apart    bool // a keytool gathers, decides and saves at different times
 	registry bool // servers push their reports; else they are asked
+	slow     bool // a server that polls reads, and swaps its keys some time after
 	proof    keyset.Proof
 
 	rules  rules
@@ -63,7 +64,7 @@ type broken struct {
 	maxStays     bool // max_ttl does not follow it up
 	stampFirst   bool // stamps are made with the first reading of the clock
 	readFirst    bool // a server reads the keyset before it registers
-	ungated      bool // a server reads without a report that was delivered before (registry)
+	lateReport   bool // a report is dated when it is made, though a read is not swapped in yet
 }
 
 const (
@@ -129,6 +130,11 @@ type modelInstance struct {
 	mask, prime uint8 // the keys that it verifies with, and seals with
 	ttl         uint8 // index
 	age         uint8 // ticks since it has read the store
+
+	// If polls are slow, what was read and is not swapped in yet, 0 for nothing; and how
+	// many ticks ago.
+	next content
+	read uint8
 
 	// With a registry, the report that is there: 1 + its age, 0 for none.
 	report            uint8
@@ -230,6 +236,10 @@ func (p *params) pack(w *world) word {
 		b.put(i.prime, 2)
 		b.put(i.ttl, 1)
 		b.put(i.age, 2)
+		if p.slow {
+			b.put(uint8(i.next), 6)
+			b.put(i.read, 2)
+		}
 		if p.registry {
 			b.put(i.report, 2)
 			b.put(i.reported, 3)
@@ -265,6 +275,9 @@ func (p *params) unpack(packed word) (w world) {
 	}
 	for n := range p.instances {
 		i := modelInstance{kind: b.get(2), mask: b.get(3), prime: b.get(2), ttl: b.get(1), age: b.get(2)}
+		if p.slow {
+			i.next, i.read = content(b.get(6)), b.get(2)
+		}
 		if p.registry {
 			i.report, i.reported, i.reprime = b.get(2), b.get(3), b.get(2)
 		}
@@ -342,16 +355,19 @@ func (w *world) swap(a, b uint8) {
 			*m ^= 1<<a | 1<<b
 		}
 	}
-	for i := range w.old {
-		c := &w.old[i].content
+	exchange := func(c *content) {
 		d := (*c>>(2*a) ^ *c>>(2*b)) & 3
 		*c ^= d<<(2*a) | d<<(2*b)
+	}
+	for i := range w.old {
+		exchange(&w.old[i].content)
 	}
 	for n := range w.instances {
 		i := &w.instances[n]
 		if i.kind != absent {
 			mask(&i.mask)
 			slot(&i.prime)
+			exchange(&i.next)
 		}
 		if i.report != 0 {
 			mask(&i.reported)
@@ -369,6 +385,7 @@ func (w *world) swap(a, b uint8) {
 
 func (i *modelInstance) order() uint64 {
 	v := uint64(i.kind)<<8 | uint64(i.mask)<<5 | uint64(i.prime)<<3 | uint64(i.ttl)<<2 | uint64(i.age)
+	v = v<<8 | uint64(i.next)<<2 | uint64(i.read)
 	v = v<<7 | uint64(i.report)<<5 | uint64(i.reported)<<2 | uint64(i.reprime)
 	return v<<7 | uint64(i.asked)<<5 | uint64(i.answered)<<2 | uint64(i.anime)
 }
@@ -401,9 +418,8 @@ func (w *world) unused() uint8 {
 		used |= mask
 	}
 	for _, i := range w.instances {
-		if i.kind != absent {
-			used |= i.mask
-		}
+		mask, _, _ := i.next.keys()
+		used |= i.mask | mask
 		used |= i.reported | i.answered
 	}
 	for s := range uint8(slots) {
@@ -509,7 +525,7 @@ func (tr *translator) document(number uint64, forNext bool) *keyset.Document {
 }
 
 // An observed number has seven bits for each instance: what was said, and with what keys.
-// For a report from a registry what was said is 1 + its age.
+// For a report from a registry, and where polls are slow, what was said is 1 + its age.
 func observed(said, mask, prime uint8) uint64 {
 	return uint64(said)<<5 | uint64(mask)<<2 | uint64(prime)
 }
@@ -536,7 +552,7 @@ func (tr *translator) observation(d *keyset.Document, number uint64, first uint8
 			TTL: d.TTL, Ready: mask != 0,
 		}
 		switch {
-		case tr.registry:
+		case tr.registry || tr.slow:
 			r.Now = fastest.Add(-tr.ticks(said - 1))
 		case said == saidSilent:
 			i.Registered, r.Now = true, fastest.Add(-time.Minute)

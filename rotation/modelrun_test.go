@@ -3,46 +3,101 @@
 package rotation
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/echoseal/echoseal/keyset"
 )
 
-func good() params {
+func good(instances int) params {
 	return params{
-		instances: 3, settle: 2, stale: 3, skew: 2, ttl: [2]uint8{1, 4}, revisions: 4,
+		instances: instances, settle: 2, stale: 3, skew: 2, ttl: [2]uint8{1, 4}, revisions: 4,
 		proof: keyset.ProofReports, rules: safe(),
 	}
 }
 
-// began is the world after init: nobody runs yet.
-func began() world {
-	var w world
-	w.keys[0].state = primary
-	return w
+var shapes = []struct {
+	name  string
+	shape func(*params)
+}{
+	{"at once", func(*params) {}},
+	{"apart", func(p *params) { p.apart = true }},
+	{"registry", func(p *params) { p.registry = true }},
+	{"slow", func(p *params) { p.slow = true }},
+	{"settle", func(p *params) { p.proof = keyset.ProofSettle }},
+}
+
+// seeds are the worlds that init makes: with one key, or with the keys of a ring that it
+// has taken over, and one more that is staged already. Nobody runs yet.
+func seeds() []world {
+	var one, three world
+	one.keys[0].state = primary
+	three.keys[0].state, three.keys[1].state, three.keys[2].state = primary, retiring, staged
+	return []world{one, three}
+}
+
+type mutation struct {
+	name   string
+	change func(*params)
+}
+
+func rule(change func(*rules)) func(*params) { return func(p *params) { change(&p.rules) } }
+
+func wait(cut func(p keyset.Policy) time.Duration) func(keyset.Policy) time.Duration {
+	return func(p keyset.Policy) time.Duration { return changed(p) - cut(p) }
+}
+
+func settleOf(p keyset.Policy) time.Duration { return p.Settle }
+func skewOf(p keyset.Policy) time.Duration   { return p.MaxSkew }
+func staleOf(p keyset.Policy) time.Duration  { return p.MaxStale }
+func oneTick(keyset.Policy) time.Duration    { return tick }
+func retireCut(cut func(p keyset.Policy, maxTTL time.Duration) time.Duration) func(*params) {
+	return rule(func(r *rules) {
+		r.retire = func(p keyset.Policy, maxTTL time.Duration) time.Duration { return expired(p, maxTTL) - cut(p, maxTTL) }
+	})
+}
+
+func mutations() []mutation {
+	return []mutation{
+		{"convergence", rule(func(r *rules) { r.verifies = false })},
+		{"settle at promote", rule(func(r *rules) { r.promote = wait(settleOf) })},
+		{"a tick of promote", rule(func(r *rules) { r.promote = wait(oneTick) })},
+		{"skew at promote", rule(func(r *rules) { r.promote = wait(skewOf) })},
+		{"settle at drain", rule(func(r *rules) { r.drain = wait(settleOf) })},
+		{"a tick of drain", rule(func(r *rules) { r.drain = wait(oneTick) })},
+		{"skew at drain", rule(func(r *rules) { r.drain = wait(skewOf) })},
+		{"seals with another", rule(func(r *rules) { r.sealsOther = false })},
+		{"from drained", rule(func(r *rules) { r.drained = func(k keyset.Key) time.Time { return k.Demoted } })},
+		{"max_ttl", retireCut(func(_ keyset.Policy, maxTTL time.Duration) time.Duration { return maxTTL })},
+		{"max_ttl falls", func(p *params) { p.broken.maxFalls = true }},
+		{"max_ttl stays", func(p *params) { p.broken.maxStays = true }},
+		{"2 skew at retire", retireCut(func(p keyset.Policy, _ time.Duration) time.Duration { return 2 * p.MaxSkew })},
+		{"1 skew at retire", retireCut(func(p keyset.Policy, _ time.Duration) time.Duration { return p.MaxSkew })},
+		{"a tick of retire", retireCut(func(keyset.Policy, time.Duration) time.Duration { return tick })},
+		{"zero reports", rule(func(r *rules) { r.zeroReports = false })},
+		{"silence", rule(func(r *rules) { r.silence = false })},
+		{"drained stays", func(p *params) { p.broken.drainedStays = true }},
+		{"first reading", rule(func(r *rules) { r.firstReading = false })},
+		{"stamp first", func(p *params) { p.broken.stampFirst = true }},
+		{"oldest report", rule(func(r *rules) { r.oldestReport = false })},
+		{"register first", func(p *params) { p.broken.readFirst = true }},
+		{"late report", func(p *params) { p.broken.lateReport = true }},
+		{"max_stale at promote", rule(func(r *rules) { r.promote = wait(staleOf) })},
+		{"max_stale at drain", rule(func(r *rules) { r.drain = wait(staleOf) })},
+	}
 }
 
 func TestModelTry(t *testing.T) {
-	for name, p := range map[string]func(*params){
-		"2 atomic":   func(p *params) { p.instances = 2 },
-		"2 apart":    func(p *params) { p.instances, p.apart = 2, true },
-		"2 registry": func(p *params) { p.instances, p.registry = 2, true },
-		"2 settle":   func(p *params) { p.instances, p.proof = 2, keyset.ProofSettle },
-		"3 atomic":   func(p *params) { p.instances = 3 },
-		"3 registry": func(p *params) { p.instances, p.registry = 3, true },
-		"3 settle":   func(p *params) { p.instances, p.proof = 3, keyset.ProofSettle },
-	} {
-		t.Run(name, func(t *testing.T) {
-			q := good()
-			p(&q)
+	for _, s := range shapes {
+		for _, m := range append([]mutation{{"none", func(*params) {}}}, mutations()...) {
+			q := good(2)
+			s.shape(&q)
+			m.change(&q)
 			start := time.Now()
-			v := newWalk(t, &q, 20_000_000)
-			v.run(began())
-			t.Logf("%d states %v moves %v suppressed %d full %v decided %d moved %d", len(v.states), time.Since(start), v.moves, v.suppressed, v.full, len(v.decided), len(v.moved))
-			if v.violation >= 0 {
-				t.Errorf("\n%s", v.story(v.violation))
-			}
-		})
+			v := newWalk(t, &q, 3_000_000)
+			v.run(seeds()...)
+			fmt.Printf("%-10s %-22s %8d states %8v crowded %d violation %d full %v %v\n", s.name, m.name, len(v.states), time.Since(start).Round(time.Millisecond), v.suppressed, v.violation, v.full, v.moves)
+		}
 	}
 }

@@ -129,6 +129,9 @@ func (v *walk) refresh(w *world) {
 		if i.ttl <= ceiling && w.readable(func(c content) bool { return v.has(i, c) }) {
 			i.age, i.ttl = 0, ceiling
 		}
+		if i.next != 0 && w.readable(func(c content) bool { return i.next == c }) {
+			i.read = 0
+		}
 		if i.report > 0 && (i.kind == ready && i.reported == i.mask && i.reprime == i.prime || i.kind == loading && i.reported == 0) {
 			i.report = 1
 		}
@@ -234,6 +237,11 @@ func (v *walk) pass(w world) {
 		if i.kind == absent {
 			continue
 		}
+		if i.next != 0 {
+			if i.read++; i.read >= v.stale {
+				i.next, i.read = 0, 0
+			}
+		}
 		if i.age++; i.age >= v.stale {
 			i.leave()
 			if v.registry {
@@ -265,7 +273,7 @@ func (v *walk) oldest(k *modelKey) uint8 {
 		age += v.stale
 	case v.apart:
 		age += longestGather
-	case v.registry:
+	case v.registry || v.slow:
 		age += v.stale - 1
 	}
 	return min(age, cap3)
@@ -276,7 +284,10 @@ func (v *walk) oldest(k *modelKey) uint8 {
 const longestGather = 3
 
 // leave makes an instance absent. What keytool was told by it stays.
-func (i *modelInstance) leave() { i.kind, i.mask, i.prime, i.ttl, i.age = absent, 0, 0, 0, 0 }
+func (i *modelInstance) leave() {
+	i.kind, i.mask, i.prime, i.ttl, i.age = absent, 0, 0, 0, 0
+	i.next, i.read = 0, 0
+}
 
 func (w *world) toIdle() {
 	w.phase, w.first, w.move, w.slot, w.stamp = idle, 0, 0, 0, 0
@@ -315,9 +326,18 @@ func (v *walk) serve(w world, n int) {
 		with("a server is ready", j)
 	case ready:
 		w.readable(func(c content) bool {
-			v.poll(w, n, c)
+			if !v.slow {
+				v.poll(w, n, c, 0)
+				return false
+			}
+			j := i
+			j.next, j.read = c, 0
+			with("a server reads", j)
 			return false
 		})
+		if i.next != 0 {
+			v.poll(w, n, i.next, i.read)
+		}
 		if v.registry {
 			j := i
 			j.report, j.reported, j.reprime = 1, i.mask, i.prime
@@ -331,14 +351,15 @@ func (v *walk) serve(w world, n int) {
 
 // poll lets a ready server read a revision, and fail to unwrap any of its new staged keys.
 // One that lacks another key is not ready any more.
-func (v *walk) poll(w world, n int, c content) {
+func (v *walk) poll(w world, n int, c content, ago uint8) {
 	i := w.instances[n]
+	i.next, i.read = 0, 0
 	mask, prime, staged := c.keys()
 	fail := staged &^ i.mask
 	if v.proof == keyset.ProofSettle {
 		fail = 0 // that is outside the guarantee
 	}
-	i.ttl, i.age, i.prime = w.largest(), 0, prime
+	i.ttl, i.age, i.prime = w.largest(), ago, prime
 	i.mask = mask
 	w.instances[n] = i
 	v.emit("a server polls", w)
@@ -359,6 +380,10 @@ func (v *walk) observe(w *world, silent int) (o uint64) {
 			if i.report > 0 {
 				one = observed(i.report, i.reported, i.reprime)
 			}
+		case i.kind == ready && v.slow && v.broken.lateReport:
+			one = observed(1, i.mask, i.prime)
+		case i.kind == ready && v.slow:
+			one = observed(1+i.read, i.mask, i.prime)
 		case i.kind == ready && n == silent:
 			one = observed(saidSilent, i.mask, i.prime)
 		case i.kind == ready:
@@ -375,7 +400,7 @@ func (v *walk) observe(w *world, silent int) (o uint64) {
 func (v *walk) atomic(w world) {
 	d := w.document()
 	v.decide(w, d, v.observe(&w, -1))
-	if !v.registry && v.proof == keyset.ProofReports {
+	if !v.registry && !v.slow && v.proof == keyset.ProofReports {
 		for n := range v.instances {
 			if w.instances[n].kind == ready {
 				v.decide(w, d, v.observe(&w, n))

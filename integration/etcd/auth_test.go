@@ -157,7 +157,7 @@ func TestLogin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer store.Close()
+		t.Cleanup(func() { _ = store.Close() })
 		load(t, store)
 	})
 }

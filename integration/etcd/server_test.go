@@ -3,7 +3,6 @@ package etcd_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"strings"
@@ -30,7 +29,7 @@ func TestMain(m *testing.M) {
 // patience is for what happens soon on a machine that is busy.
 const patience = 30 * time.Second
 
-func within(t *testing.T) context.Context {
+func within(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
@@ -71,7 +70,7 @@ func prepare(t *testing.T, name string, set ...func(*embed.Config)) *server {
 }
 
 // launch starts the server, which is ready when its cluster has a leader.
-func (s *server) launch(t *testing.T) {
+func (s *server) launch(t testing.TB) {
 	t.Helper()
 	config := s.config // which StartEtcd changes
 	etcd, err := embed.StartEtcd(&config)
@@ -81,7 +80,7 @@ func (s *server) launch(t *testing.T) {
 	s.etcd = etcd
 }
 
-func (s *server) ready(t *testing.T) {
+func (s *server) ready(t testing.TB) {
 	t.Helper()
 	select {
 	case <-s.etcd.Server.ReadyNotify():
@@ -92,7 +91,7 @@ func (s *server) ready(t *testing.T) {
 	}
 }
 
-func (s *server) start(t *testing.T) {
+func (s *server) start(t testing.TB) {
 	t.Helper()
 	s.launch(t)
 	s.ready(t)
@@ -124,93 +123,17 @@ func (s *server) client(t *testing.T, password ...string) *clientv3.Client {
 }
 
 // free returns an address that nobody listens at.
-func free(t *testing.T) string {
+func free(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
-// A link is the way to a server, which can be cut and mended.
-type link struct {
-	listener net.Listener
-	target   string
-
-	mu    sync.Mutex
-	cut   bool
-	conns map[net.Conn]bool
-	wait  sync.WaitGroup
-}
-
-func newLink(t *testing.T, target string) *link {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l := &link{listener: listener, target: target, conns: make(map[net.Conn]bool)}
-	l.wait.Go(l.accept)
-	t.Cleanup(func() {
-		_ = listener.Close()
-		l.setCut(true)
-		l.wait.Wait()
-	})
-	return l
-}
-
-func (l *link) address() string { return l.listener.Addr().String() }
-
-// setCut ends all connections and lets no other through, or lets them through again.
-func (l *link) setCut(cut bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cut = cut
-	if cut {
-		for conn := range l.conns {
-			_ = conn.Close()
-		}
-		clear(l.conns)
-	}
-}
-
-func (l *link) keep(conns ...net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, conn := range conns {
-		if l.cut {
-			_ = conn.Close()
-		} else {
-			l.conns[conn] = true
-		}
-	}
-	return !l.cut
-}
-
-func (l *link) accept() {
-	for {
-		near, err := l.listener.Accept()
-		if err != nil {
-			return
-		}
-		far, err := net.Dial("tcp", l.target)
-		if err != nil {
-			_ = near.Close()
-			continue
-		}
-		if !l.keep(near, far) {
-			continue
-		}
-		for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
-			l.wait.Go(func() {
-				_, _ = io.Copy(pair[0], pair[1])
-				_ = pair[0].Close()
-				_ = pair[1].Close()
-			})
-		}
-	}
+	return address
 }
 
 // A bell counts how often it was rung, and can be waited for.

@@ -176,7 +176,7 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close()
+	t.Cleanup(func() { _ = silent.Close() })
 	s := newServer(t)
 	for name, test := range map[string]struct{ uri, says string }{
 		"silent":      {uri("etcd", "key", silent.Addr().String()), "no answer in time"},

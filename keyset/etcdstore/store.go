@@ -64,6 +64,10 @@ func Open(ctx context.Context, uri string) (*Store, error) {
 	return &Store{p}, nil
 }
 
+// Opener returns what [keyset.SourceOpeners] needs to open URIs of the schemes etcd and
+// etcds.
+func Opener() keyset.SourceOpener { return keyset.NewSourceOpener(Open, scheme, schemeTLS) }
+
 // Close ends the connection of a store that Open made. It does nothing to the client of
 // New.
 func (s *Store) Close() error { return s.place.Close() }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/echoseal/echoseal/codec"
 	"github.com/echoseal/echoseal/fleet"
 	"github.com/echoseal/echoseal/keyset"
 )
@@ -59,7 +60,7 @@ func exitOf(err error) Exit {
 
 // misconfigured makes an error about a setting a usage error.
 func misconfigured(err error) error {
-	if errors.Is(err, keyset.ErrConfig) || errors.Is(err, fleet.ErrConfig) {
+	if errors.Is(err, keyset.ErrConfig) || errors.Is(err, fleet.ErrConfig) || errors.Is(err, codec.ErrConfig) {
 		return &exitError{code: usage, err: err}
 	}
 	return err

@@ -195,33 +195,62 @@ func (a *app) inspectKeys(ctx context.Context, i *inspection, f *inspectFlags) e
 	case len(f.secretFiles) > 0 && f.unseal:
 		return usagef("--secret-file and --unseal are two ways to open a token: choose one")
 	case len(f.secretFiles) > 0:
-		secrets, err := readSecrets(f.secretFiles)
-		if err != nil {
+		if err := i.secrets(f.secretFiles); err != nil {
 			return err
 		}
-		i.ring, err = local.New(secrets...)
-		for _, s := range secrets {
-			clear(s)
-		}
-		return err
 	case f.unseal:
 		return a.inspectKeyset(ctx, i)
-	case a.flags.store == "":
+	}
+	given := a.flags.store != ""
+	a.settings()
+	if a.flags.store == "" {
 		return nil
 	}
-	source, err := a.Stores.Open(ctx, a.flags.store)
+	if err := a.inspectStore(ctx, i); err != nil {
+		if given {
+			return misconfigured(err)
+		}
+		a.note("what the key is in the keyset is not known, since ECHOSEAL_STORE cannot be read: %v", err)
+	}
+	return nil
+}
+
+// secrets makes a ring of secret files, the first one first.
+func (i *inspection) secrets(files []string) error {
+	secrets, err := readSecrets(files)
 	if err != nil {
 		return err
+	}
+	i.ring, err = local.New(secrets...)
+	for _, s := range secrets {
+		clear(s)
+	}
+	return misconfigured(err)
+}
+
+// inspectStore reads the document, and calls no key service.
+func (a *app) inspectStore(ctx context.Context, i *inspection) error {
+	source, err := a.Stores.Open(ctx, a.flags.store)
+	if err != nil {
+		return fmt.Errorf("--store: %w", err)
 	}
 	defer closeSource(source)
 	text, _, err := source.Load(ctx)
 	if err != nil {
 		return err
 	}
-	i.doc, err = keyset.Parse(text)
-	i.tag = "not checked"
-	return err
+	doc, err := keyset.Parse(text)
+	if err != nil {
+		return err
+	}
+	i.doc, i.tag = doc, tagNotChecked
+	return nil
 }
+
+const (
+	tagOK         = "ok"
+	tagNotChecked = "not checked"
+)
 
 // inspectKeyset opens every key of the keyset that can be opened.
 func (a *app) inspectKeyset(ctx context.Context, i *inspection) error {
@@ -245,10 +274,13 @@ func (a *app) inspectKeyset(ctx context.Context, i *inspection) error {
 	if len(keys) == 0 {
 		return errors.New("none of the keys of the keyset can be opened")
 	}
-	i.doc, i.tag = o.doc, "ok"
+	i.doc, i.tag = o.doc, tagOK
 	i.ring, err = local.NewRing(keys...)
 	return err
 }
+
+// maxTokenChars is how long a token may be for a server that sets nothing else.
+const maxTokenChars = 256 << 10
 
 // token explains one token.
 func (i *inspection) token(found inspect.Found) (*tokenReport, error) {
@@ -270,7 +302,10 @@ func (i *inspection) token(found inspect.Found) (*tokenReport, error) {
 		t.Key = i.key(shape.KID)
 	}
 	if i.ring == nil {
-		if shape.Format != inspect.V1 || shape.KID == "" {
+		switch {
+		case len(found.Token) > maxTokenChars:
+			t.Verdict, t.Reason, t.Note = invalid, string(binding.TooLarge), "it is longer than any token that a server takes"
+		case shape.Format != inspect.V1 || shape.KID == "":
 			t.Verdict, t.Reason = invalid, string(codec.Malformed)
 		}
 		return t, nil
@@ -283,6 +318,14 @@ func digest(r *binding.Request) (string, error) {
 		return binding.Digest(nil)
 	}
 	return binding.Digest(r.Arguments)
+}
+
+// moment writes a time of a token as exactly as it is of use.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Truncate(time.Millisecond).Format("2006-01-02T15:04:05.000Z")
 }
 
 // key tells what a key id is in the keyset.
@@ -308,7 +351,7 @@ func (i *inspection) check(t *tokenReport, found inspect.Found) error {
 	o := binding.Options{Audience: i.audience, NoAudience: i.audience == "", Now: func() time.Time { return i.now }}
 	policy, err := binding.New(i.ring, o)
 	if err != nil {
-		return err
+		return misconfigured(err)
 	}
 	var request binding.Request
 	if found.Request != nil {
@@ -320,7 +363,7 @@ func (i *inspection) check(t *tokenReport, found inspect.Found) error {
 	}
 	e := policy.Round(request, principal).Explain(found.Token)
 	if c := e.Claims; c != nil {
-		t.Claims = &claimsReport{M: c.Method, T: c.Target, A: c.Digest, IssuedAt: formatTime(c.IssuedAt), Expires: formatTime(c.Expires), Audience: c.Audience, PrincipalBound: c.PrincipalBound}
+		t.Claims = &claimsReport{M: c.Method, T: c.Target, A: c.Digest, IssuedAt: moment(c.IssuedAt), Expires: moment(c.Expires), Audience: c.Audience, PrincipalBound: c.PrincipalBound}
 		state := e.State()
 		n := len(state)
 		t.StateBytes = &n
@@ -409,7 +452,7 @@ func (i *inspection) nextUnknown(t *tokenReport) string {
 	case t.Key.State == "retired" || t.Key.State == "aborted":
 		return "the key was " + t.Key.State + " " + t.Key.Since + ", after every token under it had expired; the client has to start over"
 	}
-	return "the key is in the keyset and could not be opened here: see the line above"
+	return "the key is in the keyset, and was not among those that it was tried with here"
 }
 
 // readPrincipal reads a principal as a server would bind it.

@@ -50,7 +50,7 @@ FILE may be - for standard input. It exits 4 if the document is not a keyset.`,
 			if err != nil {
 				return err
 			}
-			r := &validateReport{File: args[0], Tag: "not checked"}
+			r := &validateReport{File: args[0], Tag: tagNotChecked}
 			a.report = r
 			d, err := keyset.Parse(doc)
 			if err != nil {

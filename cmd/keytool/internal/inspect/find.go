@@ -77,10 +77,11 @@ func isEvents(input []byte) bool {
 
 // A walker reads JSON once, from front to back, and keeps no more of it than it finds.
 type walker struct {
-	doc   []byte
-	dec   *json.Decoder
-	found []Found
-	more  int
+	doc       []byte
+	dec       *json.Decoder
+	found     []Found
+	more      int
+	arguments int // how many arguments the place is inside of
 }
 
 func (w *walker) add(f Found) {
@@ -137,13 +138,14 @@ func (w *walker) value(depth int) (node, error) {
 	if depth > maxDepth {
 		return node{}, fmt.Errorf("it is nested more than %d deep", maxDepth)
 	}
+	start := w.dec.InputOffset()
 	t, err := w.dec.Token()
 	if err != nil {
 		return node{}, err
 	}
 	switch t := t.(type) {
 	case string:
-		return node{isText: true, text: t}, nil
+		return node{isText: true, text: Text(t, w.doc[start:w.dec.InputOffset()])}, nil
 	case json.Delim:
 		if t == '{' {
 			o, err := w.object(depth)
@@ -170,9 +172,15 @@ func (w *walker) object(depth int) (*object, error) {
 		}
 		name, _ := t.(string)
 		start := w.dec.InputOffset()
+		if name == "arguments" {
+			w.arguments++
+		}
 		n, err := w.value(depth + 1)
 		if err != nil {
 			return nil, err
+		}
+		if name == "arguments" {
+			w.arguments--
 		}
 		switch {
 		case name == "arguments":
@@ -199,7 +207,9 @@ func (w *walker) object(depth int) (*object, error) {
 // request notes that o is a request, with the token that was found in its params, if any.
 func (w *walker) request(o *object, at int) {
 	method := o.text["method"]
-	if o.params == nil || method != binding.MethodCallTool && method != binding.MethodGetPrompt && method != binding.MethodReadResource {
+	// What looks like a request inside of the arguments of one is none. It would also make
+	// the same bytes part of many digests.
+	if w.arguments > 0 || o.params == nil || method != binding.MethodCallTool && method != binding.MethodGetPrompt && method != binding.MethodReadResource {
 		return
 	}
 	target := "name"

@@ -1,0 +1,208 @@
+package cli_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/echoseal/echoseal/cmd/keytool/cli"
+	"github.com/echoseal/echoseal/cmd/keytool/internal/inspect"
+)
+
+const vectors = "../../../testdata/vectors/"
+
+// A pyText is a string that may hold lone surrogates, as the vectors have them.
+type pyText string
+
+func (t *pyText) UnmarshalJSON(raw []byte) error {
+	var decoded string
+	if err := json.Unmarshal(raw, &decoded); err != nil {
+		return err
+	}
+	*t = pyText(inspect.Text(decoded, raw))
+	return nil
+}
+
+type pySecret struct{ Hex, Text string }
+
+func (s pySecret) bytes(t *testing.T) []byte {
+	t.Helper()
+	if s.Hex == "" {
+		return []byte(s.Text)
+	}
+	raw, err := hex.DecodeString(s.Hex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+type pyRound struct {
+	Name   string
+	Strict bool
+	Policy struct {
+		Ring                []int
+		Audience, Principal *pyText
+	}
+	Method, Params, Token, Reason string
+	Now                           float64
+}
+
+func read[T any](t *testing.T, file string) (v T) {
+	t.Helper()
+	text, err := os.ReadFile(vectors + file)
+	if err == nil {
+		err = json.Unmarshal(text, &v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// codes are the reasons of the Python SDK, as ours are called.
+var codes = map[string]string{"unknown key": "unknown_key", "minted in the future": "future", "request binding": "request", "principal drift": "principal_drift"}
+
+// Real tokens of the Python SDK, captured in whole requests, opened with secret files: the
+// verdict is Python's.
+func TestInspectExplainsPythonsTokens(t *testing.T) {
+	secrets := read[struct{ Secrets []pySecret }](t, "tokens.json").Secrets
+	rounds := read[struct{ Verify []pyRound }](t, "claims.json").Verify
+	folder := t.TempDir()
+	write := func(name string, content []byte) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for i, r := range rounds {
+		t.Run(strconv.Itoa(i)+" "+r.Name, func(t *testing.T) {
+			args := []string{"inspect", "-o", "json", write("request.json", captured(t, r))}
+			for n, index := range r.Policy.Ring {
+				args = append(args, "--secret-file", write("secret"+strconv.Itoa(n), secrets[index].bytes(t)))
+			}
+			whole, part := math.Modf(r.Now)
+			args = append(args, "--at", time.Unix(int64(whole), int64(part*1e9)).UTC().Format(time.RFC3339Nano))
+			audience := ""
+			if r.Policy.Audience != nil {
+				audience = string(*r.Policy.Audience)
+			}
+			args = append(args, "--audience", audience)
+			if r.Policy.Principal != nil {
+				args = append(args, "--principal-file", write("principal", []byte(*r.Policy.Principal)))
+			}
+			code, report, log := run(t, cli.System{}, args...)
+			want, wantCode := r.Reason, 4
+			if mapped, ok := codes[want]; ok {
+				want = mapped
+			}
+			if want == "" {
+				wantCode = 0
+			}
+			got := report.Reason
+			// Without a principal file the principal is not compared: a tool cannot know that
+			// there is none.
+			if r.Policy.Principal == nil && want == "principal_drift" {
+				want, wantCode = "", 0
+			}
+			if r.Strict && got != "" || got == "" && r.Name == "" {
+				return
+			}
+			if got != want || code != wantCode {
+				t.Errorf("exit %d, reason %q, Python says %q; %s", code, got, r.Reason, log)
+			}
+		})
+	}
+}
+
+// captured returns the request of a round as a proxy would have captured it.
+func captured(t *testing.T, r pyRound) []byte {
+	t.Helper()
+	token, err := json.Marshal(r.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	params := strings.TrimSpace(r.Params)
+	comma := ","
+	if strings.TrimSpace(strings.TrimPrefix(params, "{")) == "}" {
+		comma = ""
+	}
+	return []byte(`{"jsonrpc":"2.0","id":7,"method":"` + r.Method + `","params":` + strings.TrimSuffix(params, "}") + comma + `"requestState":` + string(token) + "}}")
+}
+
+type inspected struct {
+	Verdict, Reason, KID, Note, Format string
+	State                              *string
+	Tokens                             []json.RawMessage
+	More                               int `json:"more_tokens"`
+	Error                              *struct {
+		Exit    int
+		Message string
+	}
+}
+
+// run runs keytool in this process and reads its document.
+func run(t *testing.T, s cli.System, args ...string) (code int, report inspected, log string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if s.Stdin == nil {
+		s.Stdin = strings.NewReader("")
+	}
+	s.Stdout, s.Stderr = &stdout, &stderr
+	if s.Getenv == nil {
+		s.Getenv = func(string) string { return "" }
+	}
+	code = cli.Run(t.Context(), s, args...)
+	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil {
+		t.Fatalf("%q prints no document: %v\n%.500s", args, err, stdout.Bytes())
+	}
+	return code, report, stderr.String()
+}
+
+// Hostile input costs bounded time and memory, and an answer.
+func TestInspectHostileInput(t *testing.T) {
+	const megabytes10 = 10 << 20
+	token := "v1." + strings.Repeat("A", 100)
+	many := `[` + strings.Repeat(`{"requestState":"`+token+`"},`, 1000) + `null]`
+	nested := strings.Repeat(`{"method":"tools/call","params":{"name":"x","requestState":"`+token+`","arguments":`, 250) + `{}` + strings.Repeat(`}}`, 250)
+	for _, c := range []struct {
+		name, input string
+		code        int
+	}{
+		{"too large", strings.Repeat("A", megabytes10+1), 1},
+		{"one token of 10 MB", "v1." + strings.Repeat("A", megabytes10-3), 4},
+		{"a string of 10 MB", `"` + strings.Repeat(`\u00e4`, (megabytes10-2)/6) + `"`, 4},
+		{"nothing", "", 1},
+		{"spaces", strings.Repeat(" ", megabytes10), 1},
+		{"deep arrays", strings.Repeat("[", megabytes10/2) + strings.Repeat("]", megabytes10/2), 1},
+		{"deep objects", strings.Repeat(`{"a":`, megabytes10/8), 1},
+		{"requests in requests", nested, 4},
+		{"a thousand tokens", many, 4},
+		{"a megabyte of members", `{"requestState":"` + token + `",` + strings.Repeat(`"method":"tools/call","params":{"name":"x"},`, 20000) + `"x":1}`, 4},
+		{"zeros", strings.Repeat("\x00", 1<<20), 4},
+		{"not UTF-8", "{\"requestState\":\"\xff\xfe\"}", 4},
+		{"a number of a million digits", `{"method":"tools/call","params":{"name":"x","arguments":{"n":` + strings.Repeat("9", 1<<20) + `}}}`, 0},
+		{"events", strings.Repeat("data: {\"requestState\":\""+token+"\"}\n\n", 1000), 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, report, log := run(t, cli.System{Stdin: strings.NewReader(c.input)}, "inspect", "-o", "json")
+			if code != c.code {
+				t.Errorf("exit %d, want %d: %+v %.200s", code, c.code, report.Error, log)
+			}
+			if len(log) > 2000 {
+				t.Errorf("it says %d bytes", len(log))
+			}
+			if report.More > 0 && report.More+len(report.Tokens) != 1000 {
+				t.Errorf("%d tokens and %d more", len(report.Tokens), report.More)
+			}
+		})
+	}
+}
