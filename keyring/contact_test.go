@@ -373,14 +373,14 @@ func TestReportsAtIntervals(t *testing.T) {
 		r := w.open(func(c *Config) { c.Registry, c.Now, c.Every = registry, nil, 15*time.Second })
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		reports, keeps := registry.all()
+		reports, _ := registry.all()
 		if n := len(reports); n < 240 || n > 280 {
 			t.Errorf("%d reports in an hour at an interval of 15 s", n)
 		}
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
-		reports, keeps = registry.all()
+		reports, keeps := registry.all()
 		last := reports[len(reports)-1]
 		if !last.Stopped || last.Ready || last.Primary != "" || keeps[len(keeps)-1] == 0 {
 			t.Errorf("%+v", last)

@@ -34,7 +34,7 @@ func (r *Ring) follow(ctx context.Context) {
 		case <-r.settled:
 			continue
 		case <-retry.C:
-			r.launch(false)
+			r.launch(false) //nolint:contextcheck // attempts end with the ring
 			continue
 		case <-poll.C:
 		case <-r.wakes:
@@ -54,8 +54,8 @@ func (r *Ring) interval() time.Duration {
 func (r *Ring) poll(ctx context.Context) {
 	s := r.search.Load()
 	mine := s != nil && !s.taken
-	_ = r.reload(ctx) // it is in the status
-	quiet := r.launch(false)
+	_ = r.reload(ctx)        // it is in the status
+	quiet := r.launch(false) //nolint:contextcheck // attempts end with the ring
 	if !mine {
 		return
 	}

@@ -48,7 +48,7 @@ func Open(ctx context.Context, c Config) (*Ring, error) {
 	defer cancel()
 	r.steps.of = startCtx
 	if err = within(startCtx, func() error { return r.start(startCtx) }); err == nil {
-		r.run()
+		r.run() //nolint:contextcheck // what runs ends with the ring; ctx bounds the opening only
 		return r, nil
 	}
 	if late := startCtx.Err(); late != nil {

@@ -134,12 +134,13 @@ func (r *Ring) rebuild() {
 	var missing, staged []string
 	var primary *entry
 	for _, e := range r.entries {
-		if e.held != nil {
+		switch {
+		case e.held != nil:
 			s.keys[e.held.kid] = e.held
 			s.any = e.held
-		} else if e.key.State == keyset.Staged {
+		case e.key.State == keyset.Staged:
 			staged = append(staged, e.name)
-		} else {
+		default:
 			missing = append(missing, fmt.Sprintf("key %s, which is %s, is not unwrapped", e.name, e.key.State))
 		}
 		if e.key.State == keyset.Primary {

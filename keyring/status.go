@@ -232,14 +232,14 @@ func (r *Ring) Refresh(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(r.life, cancel)()
+	defer context.AfterFunc(r.life, cancel)() //nolint:contextcheck // closing the ring ends it, too
 	var pushErr error
 	if r.publisher != nil {
 		pushErr = r.publisher.Publish(ctx)
 	}
 	err := r.reload(ctx)
 	select {
-	case <-r.launch(true):
+	case <-r.launch(true): //nolint:contextcheck // attempts end with the ring, not with who asked first
 	case <-ctx.Done():
 	}
 	if err = errors.Join(pushErr, err); err != nil && r.life.Err() == nil {
@@ -276,7 +276,7 @@ func (r *Ring) tell(ctx context.Context) {
 	}
 	r.mu.Unlock()
 	log := func(level slog.Level, text string, attrs ...slog.Attr) {
-		r.config.Logger.LogAttrs(ctx, level, text, append(attrs, r.logName())...)
+		r.config.Logger.LogAttrs(ctx, level, text, append(attrs, r.logName())...) //nolint:sloglint // the texts are the constants below
 	}
 	if told.revision != before.revision {
 		log(slog.LevelInfo, "keyset loaded", slog.Int64("revision", told.revision), slog.Int64("before", before.revision), slog.String("primary", primary))

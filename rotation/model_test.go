@@ -391,7 +391,7 @@ func (i *modelInstance) order() uint64 {
 }
 
 func (p *params) sort(w *world) {
-	for n := 0; n < 4; n++ {
+	for range 4 {
 		for i := p.revisions - 1; i > 0; i-- {
 			if a, b := w.old[i-1], w.old[i]; uint16(a.content)<<2|uint16(a.age) < uint16(b.content)<<2|uint16(b.age) {
 				w.old[i-1], w.old[i] = b, a

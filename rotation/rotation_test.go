@@ -215,7 +215,7 @@ func TestEveryFaultBlocksPromoteAndDrain(t *testing.T) {
 		{"stale", rotation.Silent, func(_ *scene, i *fleet.Instance) {
 			i.Registered, i.Report.Now = true, i.Report.Now.Add(-45*time.Second)
 		}, "its reports have ceased; it counts until "},
-		{"stale at an address", rotation.Silent, func(s *scene, i *fleet.Instance) { i.Report.Every = time.Millisecond }, "its reports have ceased"},
+		{"stale at an address", rotation.Silent, func(_ *scene, i *fleet.Instance) { i.Report.Every = time.Millisecond }, "its reports have ceased"},
 		{"clock ahead", rotation.ClockOff, func(s *scene, i *fleet.Instance) {
 			i.Registered, i.Report.Now = true, s.o.Ended.Add(skew/2+time.Millisecond)
 		}, "its clock is 30.001s ahead, more than 30s"},

@@ -101,10 +101,10 @@ func (l *load) call(ctx context.Context, session *mcp.ClientSession, article str
 		result, err := session.CallTool(ctx, params)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the load has ended
 		case err != nil && params.RequestState != "" && strings.Contains(err.Error(), "Invalid or expired requestState"):
 			l.refused.Add(1)
-			return nil
+			return nil //nolint:nilerr // it is counted, and the client goes on
 		case err != nil:
 			return err
 		}

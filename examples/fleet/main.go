@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,7 +76,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	err = operator.keytool(ctx, "init", "--ttl", ttl.String(), "--settle", settle.String(), "--max-skew", maxSkew.String(),
-		"--max-stale", maxStale.String(), "--min-instances", fmt.Sprint(servers))
+		"--max-stale", maxStale.String(), "--min-instances", strconv.Itoa(servers))
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,6 @@ type flags struct {
 	output         string
 	quiet, verbose bool
 	timeout        time.Duration
-	timed          bool // --timeout was given
 
 	actor, reason string
 	dryRun        bool

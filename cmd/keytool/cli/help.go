@@ -62,7 +62,8 @@ func (a *app) completionCommand() *cobra.Command {
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var script bytes.Buffer
-			root, err := cmd.Root(), error(nil)
+			root := cmd.Root()
+			var err error
 			switch args[0] {
 			case "bash":
 				err = root.GenBashCompletionV2(&script, true)

@@ -23,7 +23,7 @@ func (a *app) kekCommand() *cobra.Command {
 		Use:   "kek",
 		Short: "Makes a local key-encryption key",
 		Args:  usageArgs(cobra.NoArgs),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return usagef("say: keytool kek new FILE") },
+		RunE:  func(*cobra.Command, []string) error { return usagef("say: keytool kek new FILE") },
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:     "new FILE",

@@ -190,19 +190,19 @@ func newPolicyReport(o *opened, d *keyset.Document, verdict string) *policyRepor
 }
 
 // loosened names what of a policy waits for less than before, or returns "".
-func loosened(old, new keyset.Policy) string {
+func loosened(before, after keyset.Policy) string {
 	switch {
-	case new.MaxAge > old.MaxAge:
+	case after.MaxAge > before.MaxAge:
 		return "a longer max-age"
-	case new.Settle < old.Settle:
+	case after.Settle < before.Settle:
 		return "a shorter settle"
-	case new.MaxSkew < old.MaxSkew:
+	case after.MaxSkew < before.MaxSkew:
 		return "a smaller max-skew"
-	case new.MinInstances < old.MinInstances:
+	case after.MinInstances < before.MinInstances:
 		return "fewer min-instances"
-	case old.MaxStale != 0 && (new.MaxStale == 0 || new.MaxStale > old.MaxStale):
+	case before.MaxStale != 0 && (after.MaxStale == 0 || after.MaxStale > before.MaxStale):
 		return "a longer max-stale"
-	case old.Proof == keyset.ProofReports && new.Proof == keyset.ProofSettle:
+	case before.Proof == keyset.ProofReports && after.Proof == keyset.ProofSettle:
 		return "proof settle"
 	default:
 		return ""

@@ -83,7 +83,7 @@ func wrappedEntries(d *keyset.Document) []wrappedEntry {
 // rewrapAll wraps each entry anew under every configured service that wraps it.
 func (a *app) rewrapAll(ctx context.Context) error {
 	c := &change{Action: "rewrap"}
-	return a.apply(ctx, c, func(o *opened, next *keyset.Document, stamp func() keyset.Note) error {
+	return a.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
 		entries := wrappedEntries(next)
 		c.Summary = fmt.Sprintf("%s %s anew under the newest version of each key service", a.did("wrap", "wrapped"), count(len(entries), "key"))
 		c.Then = "nothing: servers go on with what they have, and open the new wrappings in the background"

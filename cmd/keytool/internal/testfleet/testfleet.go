@@ -4,6 +4,7 @@ package testfleet
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -169,7 +170,7 @@ func (i *Instance) report() fleet.Report {
 	for _, u := range i.uses {
 		r.Keys = append(r.Keys, u)
 	}
-	slices.SortFunc(r.Keys, func(a, b fleet.KeyUse) int { return bytes.Compare([]byte(a.KID), []byte(b.KID)) })
+	slices.SortFunc(r.Keys, func(a, b fleet.KeyUse) int { return cmp.Compare(a.KID, b.KID) })
 	return r
 }
 
