@@ -104,7 +104,7 @@ func (l *load) call(ctx context.Context, session *mcp.ClientSession, article str
 			return nil //nolint:nilerr // the load has ended
 		case err != nil && params.RequestState != "" && strings.Contains(err.Error(), "Invalid or expired requestState"):
 			l.refused.Add(1)
-			return nil //nolint:nilerr // it is counted, and the client goes on
+			return nil
 		case err != nil:
 			return err
 		}

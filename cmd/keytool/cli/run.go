@@ -48,7 +48,7 @@ func OS() System { return System{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.
 func Run(ctx context.Context, s System, args ...string) int {
 	a := &app{System: s.complete()}
 	a.flags.output = outputOf(args)
-	root := a.root()
+	root := a.root() //nolint:contextcheck // each command gets ctx from ExecuteContext
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if ctx.Err() != nil && err != nil && exitOf(err) != conflict {
