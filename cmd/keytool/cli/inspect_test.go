@@ -113,6 +113,10 @@ func TestInspectExplainsPythonsTokens(t *testing.T) {
 			if r.Policy.Principal == nil && want == "principal_drift" {
 				want, wantCode = "", 0
 			}
+			// A difference that is documented: two members of one name are refused.
+			if r.Reason == "" && got == "request" && strings.Contains(report.detail("request"), "same name") {
+				return
+			}
 			if r.Strict && got != "" || got == "" && r.Name == "" {
 				return
 			}
@@ -143,10 +147,21 @@ type inspected struct {
 	State                              *string
 	Tokens                             []json.RawMessage
 	More                               int `json:"more_tokens"`
+	Checks                             []struct{ Name, Detail string }
 	Error                              *struct {
 		Exit    int
 		Message string
 	}
+}
+
+// detail returns what the report says about a check.
+func (i *inspected) detail(check string) string {
+	for _, c := range i.Checks {
+		if c.Name == check {
+			return c.Detail
+		}
+	}
+	return ""
 }
 
 // run runs keytool in this process and reads its document.
@@ -184,13 +199,13 @@ func TestInspectHostileInput(t *testing.T) {
 		{"spaces", strings.Repeat(" ", megabytes10), 1},
 		{"deep arrays", strings.Repeat("[", megabytes10/2) + strings.Repeat("]", megabytes10/2), 1},
 		{"deep objects", strings.Repeat(`{"a":`, megabytes10/8), 1},
-		{"requests in requests", nested, 4},
-		{"a thousand tokens", many, 4},
-		{"a megabyte of members", `{"requestState":"` + token + `",` + strings.Repeat(`"method":"tools/call","params":{"name":"x"},`, 20000) + `"x":1}`, 4},
+		{"requests in requests", nested, 0},
+		{"a thousand tokens", many, 0},
+		{"a megabyte of members", `{"requestState":"` + token + `",` + strings.Repeat(`"method":"tools/call","params":{"name":"x"},`, 20000) + `"x":1}`, 0},
 		{"zeros", strings.Repeat("\x00", 1<<20), 4},
 		{"not UTF-8", "{\"requestState\":\"\xff\xfe\"}", 4},
 		{"a number of a million digits", `{"method":"tools/call","params":{"name":"x","arguments":{"n":` + strings.Repeat("9", 1<<20) + `}}}`, 0},
-		{"events", strings.Repeat("data: {\"requestState\":\""+token+"\"}\n\n", 1000), 4},
+		{"events", strings.Repeat("data: {\"requestState\":\""+token+"\"}\n\n", 1000), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, report, log := run(t, cli.System{Stdin: strings.NewReader(c.input)}, "inspect", "-o", "json")
@@ -200,8 +215,8 @@ func TestInspectHostileInput(t *testing.T) {
 			if len(log) > 2000 {
 				t.Errorf("it says %d bytes", len(log))
 			}
-			if report.More > 0 && report.More+len(report.Tokens) != 1000 {
-				t.Errorf("%d tokens and %d more", len(report.Tokens), report.More)
+			if n := len(report.Tokens); n > inspect.MaxTokens || report.More > 0 && n != inspect.MaxTokens {
+				t.Errorf("%d tokens and %d more", n, report.More)
 			}
 		})
 	}
