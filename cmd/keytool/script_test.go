@@ -112,7 +112,7 @@ func (w *world) open(ts *testscript.TestScript) {
 func (w *world) reconfigure(ts *testscript.TestScript) {
 	services, err := keyset.Openers{localkek.Opener()}.Open(context.Background(), strings.Fields(ts.Getenv("ECHOSEAL_KEY_SERVICES"))...)
 	ts.Check(err)
-	w.fleet.Services = services
+	w.fleet.Configure(services)
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {

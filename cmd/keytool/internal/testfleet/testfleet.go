@@ -22,9 +22,24 @@ import (
 
 // A Fleet is what its instances have in common.
 type Fleet struct {
-	Source   keyset.Source // the store that they follow
-	Services keyset.Services
-	Now      func() time.Time
+	Source keyset.Source // the store that they follow
+	Now    func() time.Time
+
+	mu       sync.Mutex
+	services keyset.Services
+}
+
+// Configure gives the instances their key services; those that run get them, too.
+func (f *Fleet) Configure(services keyset.Services) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.services = services
+}
+
+func (f *Fleet) configured() keyset.Services {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.services
 }
 
 // An Instance follows the store at each report, unless it is told otherwise.
@@ -115,7 +130,7 @@ func (i *Instance) Signed(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 	}
-	secret, err := i.fleet.Services.OpenAuth(ctx, i.loaded.doc)
+	secret, err := i.fleet.configured().OpenAuth(ctx, i.loaded.doc)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +196,7 @@ func (i *Instance) hold(r *fleet.Report, kid string, wrapped []keyset.WrappedKey
 		switch {
 		case i.ways.Fails == kid:
 			r.Failed = append(r.Failed, fleet.Failure{KID: kid, Service: w.Service, Kind: i.ways.Kind, Operation: "unwrap"})
-		case i.fleet.Services.Opens(w.Service):
+		case i.fleet.configured().Opens(w.Service):
 			held = true
 			r.Opened = append(r.Opened, fleet.Opened{KID: kid, Service: w.Service, Version: w.Version})
 			if !slices.Contains(r.Services, w.Service) {
