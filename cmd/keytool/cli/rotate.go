@@ -319,22 +319,33 @@ func (r *rotating) waiting(j judge, step rotation.Step) turn {
 	return t
 }
 
+// maxCulprits is how many culprits a line names; faults come first. keytool status has all.
+const maxCulprits = 3
+
 // tell adds to a line what is waited for.
 func (t *turn) tell(j judge, step rotation.Step) {
 	if step.Kind == rotation.Blocked {
 		t.code = blocked
 		t.line += "; BLOCKED"
 	}
+	named, more := 0, 0
 	for _, r := range step.Reasons {
 		t.hopeless = t.hopeless || r.Code == rotation.NoSource
 		if r.Code == rotation.Settling || r.Code == rotation.Expiring || r.Code == rotation.LiveTokens && r.Until.Before(step.NotBefore) {
 			continue // the time at the end says it
+		}
+		if named++; named > maxCulprits {
+			more++
+			continue
 		}
 		out := j.reason(r, step.Kind)
 		t.line += "; " + out.change
 		if out.Fix != "" {
 			t.line += " (" + out.Fix + ")"
 		}
+	}
+	if more > 0 {
+		t.line += fmt.Sprintf("; and %d more, see keytool status", more)
 	}
 	if !step.NotBefore.IsZero() {
 		t.line += "; not before " + clock(step.NotBefore, j.now)
