@@ -80,7 +80,7 @@ func explain(ctx context.Context, err error, secrets []string) (why string, caus
 	}
 	why = cause.Error()
 	if errors.Is(cause, context.DeadlineExceeded) {
-		why = "no answer in time (" + why + "): check the address, the route, and whether the servers expect TLS"
+		why = "no answer in time (" + why + "): check the address, the route, and whether the servers expect TLS and a certificate of the client"
 	}
 	if reason != "" {
 		why += "; last: " + words(reason, secrets)
