@@ -25,9 +25,14 @@
 //   - binding: the claims around a state, for servers on any SDK
 //   - codec: what seals bytes into a token; codec/local with keys in memory
 //   - codec/codectest: the test suite for a codec of your own
-//   - keyset: data keys that a key service wraps; codec/awskms, codec/gcpkms, codec/vault
-//     and codec/localkek (modules of their own) are such services
-//   - keyset/keysettest: the test suite for a key service of your own
+//   - keyring: the live ring of a server: it follows a keyset, without a restart
+//   - keyset: the keys of a fleet in one document, each wrapped by key services: codec/awskms,
+//     codec/gcpkms, codec/vault and codec/localkek (modules of their own); its stores, two of
+//     them in codec/vault and keyset/etcdstore
+//   - fleet: what the instances of a server report; rotation: the next safe step of a
+//     rotation; cmd/keytool (a module of its own): the operator's tool on top of both
+//   - keyset/keysettest, fleet/fleettest: the test suites for key services, stores and
+//     registries of your own
 //
 // Tokens are compatible with the MCP Python SDK: servers in both languages that
 // share a secret accept each other's.
