@@ -113,7 +113,7 @@ func TestInspectExplainsPythonsTokens(t *testing.T) {
 			if r.Policy.Principal == nil && want == "principal_drift" {
 				want, wantCode = "", 0
 			}
-			if r.Strict && got != "" || got == "" && r.Name == "" {
+			if r.Strict && got != "" || strings.HasPrefix(report.request(), stricter) {
 				return
 			}
 			if got != want || code != wantCode {
@@ -121,6 +121,19 @@ func TestInspectExplainsPythonsTokens(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stricter is what we refuse in arguments and Python does not.
+const stricter = "an object has two members of the same name, or of names that differ in letter case only"
+
+// request returns what the check of the request says.
+func (r inspected) request() string {
+	for _, c := range r.Checks {
+		if c.Name == "request" {
+			return c.Detail
+		}
+	}
+	return "none"
 }
 
 // captured returns the request of a round as a proxy would have captured it.
@@ -142,6 +155,7 @@ type inspected struct {
 	Verdict, Reason, KID, Note, Format string
 	State                              *string
 	Tokens                             []json.RawMessage
+	Checks                             []struct{ Name, Detail string }
 	More                               int `json:"more_tokens"`
 	Error                              *struct {
 		Exit    int
@@ -184,13 +198,13 @@ func TestInspectHostileInput(t *testing.T) {
 		{"spaces", strings.Repeat(" ", megabytes10), 1},
 		{"deep arrays", strings.Repeat("[", megabytes10/2) + strings.Repeat("]", megabytes10/2), 1},
 		{"deep objects", strings.Repeat(`{"a":`, megabytes10/8), 1},
-		{"requests in requests", nested, 4},
-		{"a thousand tokens", many, 4},
-		{"a megabyte of members", `{"requestState":"` + token + `",` + strings.Repeat(`"method":"tools/call","params":{"name":"x"},`, 20000) + `"x":1}`, 4},
+		{"requests in requests", nested, 0},
+		{"a thousand tokens", many, 0},
+		{"a megabyte of members", `{"requestState":"` + token + `",` + strings.Repeat(`"method":"tools/call","params":{"name":"x"},`, 20000) + `"x":1}`, 0},
 		{"zeros", strings.Repeat("\x00", 1<<20), 4},
 		{"not UTF-8", "{\"requestState\":\"\xff\xfe\"}", 4},
 		{"a number of a million digits", `{"method":"tools/call","params":{"name":"x","arguments":{"n":` + strings.Repeat("9", 1<<20) + `}}}`, 0},
-		{"events", strings.Repeat("data: {\"requestState\":\""+token+"\"}\n\n", 1000), 4},
+		{"events", strings.Repeat("data: {\"requestState\":\""+token+"\"}\n\n", 1000), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, report, log := run(t, cli.System{Stdin: strings.NewReader(c.input)}, "inspect", "-o", "json")
@@ -200,8 +214,8 @@ func TestInspectHostileInput(t *testing.T) {
 			if len(log) > 2000 {
 				t.Errorf("it says %d bytes", len(log))
 			}
-			if report.More > 0 && report.More+len(report.Tokens) != 1000 {
-				t.Errorf("%d tokens and %d more", len(report.Tokens), report.More)
+			if n := len(report.Tokens); n > inspect.MaxTokens || report.More > 0 && n < inspect.MaxTokens {
+				t.Errorf("%d tokens and %d more", n, report.More)
 			}
 		})
 	}
