@@ -22,7 +22,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/echoseal/echoseal/binding"
 	"github.com/echoseal/echoseal/cmd/keytool/internal/testfleet"
+	"github.com/echoseal/echoseal/codec"
 	"github.com/echoseal/echoseal/codec/local"
 	"github.com/echoseal/echoseal/codec/localkek"
 	"github.com/echoseal/echoseal/keyset"
@@ -40,6 +42,10 @@ import (
 //	kids                       set $PRIMARY, $STAGED, $RETIRING and $KEK to what the store has
 //	field PATH REGEXP          look into the JSON document on standard output
 //	revision N                 the store holds that revision
+//	seal NAME [WHAT=VALUE…]    a server seals a token: NAME.txt has it, NAME.request the retry
+//	unline FILE…               take the line end off: a script's file has one
+//	flip FILE                  change one character of a token
+//	cut-short FROM TO          copy a token without its last characters
 //	mode MODE FILE             the permissions of a file, in octal digits
 //	ring FILE KID…             a file holds the secrets of those keys, in that order
 //
@@ -54,7 +60,7 @@ func TestScript(t *testing.T) {
 		Setup:               setUp,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "clock": setClock, "fleet": startFleet, "registry": startRegistry, "instance": setInstance,
-			"seals": sealTokens, "kids": setKIDs, "field": field, "revision": revision, "mode": mode, "ring": ring,
+			"seals": sealTokens, "kids": setKIDs, "field": field, "revision": revision, "mode": mode, "ring": ring, "seal": seal, "unline": unline, "flip": flip, "cut-short": cutShort,
 		},
 	})
 }
@@ -260,6 +266,75 @@ func stored(ts *testscript.TestScript) *keyset.Document {
 	doc, err := keyset.Parse([]byte(ts.ReadFile(ts.Getenv("ECHOSEAL_STORE"))))
 	ts.Check(err)
 	return doc
+}
+
+// seal seals as a server does, with the primary of the keyset, or with a secret file:
+// secret, state, method, target, args, sent (other arguments in the retry), audience,
+// principal.
+func seal(ts *testscript.TestScript, _ bool, args []string) {
+	w := worldOf(ts)
+	a := map[string]string{"state": "step=1", "method": "tools/call", "target": "provision", "args": `{"env":"production"}`, "audience": "fleet"}
+	for _, arg := range args[1:] {
+		name, value, _ := strings.Cut(arg, "=")
+		a[name] = value
+	}
+	var ring codec.Codec
+	if file := a["secret"]; file != "" {
+		r, err := local.New([]byte(ts.ReadFile(file)))
+		ts.Check(err)
+		ring = r
+	} else {
+		w.open(ts)
+		doc := stored(ts)
+		key, err := w.fleet.Services.OpenKey(context.Background(), doc.Name, *doc.Primary())
+		ts.Check(err)
+		r, err := local.NewRing(key)
+		ts.Check(err)
+		ring = r
+	}
+	policy, err := binding.New(ring, binding.Options{Audience: a["audience"], Now: w.clock.now})
+	ts.Check(err)
+	var principal binding.Principal
+	if file := a["principal"]; file != "" {
+		principal = binding.Bound(ts.ReadFile(file))
+	}
+	if text, ok := strings.CutPrefix(a["state"], "@"); ok {
+		a["state"] = ts.ReadFile(text)
+	}
+	request := binding.Request{Method: a["method"], Target: a["target"], Arguments: []byte(a["args"]), UniqueNames: true}
+	token, err := policy.Round(request, principal).Seal(a["state"])
+	ts.Check(err)
+	if a["sent"] != "" {
+		a["args"] = a["sent"]
+	}
+	retry := fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":%q,"params":{"name":%q,"arguments":%s,"requestState":%q}}`, a["method"], a["target"], a["args"], token)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]+".txt"), []byte(token), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]+".request"), []byte(retry), 0o600))
+	id := strings.ReplaceAll(args[0], "-", "_")
+	ts.Setenv("TOKEN_"+id, binding.TokenID(token))
+}
+
+func unline(ts *testscript.TestScript, _ bool, files []string) {
+	for _, file := range files {
+		ts.Check(os.WriteFile(ts.MkAbs(file), []byte(strings.TrimSuffix(ts.ReadFile(file), "\n")), 0o600))
+		ts.Check(os.Chmod(ts.MkAbs(file), 0o600))
+	}
+}
+
+func flip(ts *testscript.TestScript, _ bool, args []string) {
+	token := []byte(ts.ReadFile(args[0]))
+	if at := len(token) / 2; token[at] != 'A' {
+		token[at] = 'A'
+	} else {
+		token[at] = 'B'
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), token, 0o600))
+}
+
+func cutShort(ts *testscript.TestScript, _ bool, args []string) {
+	token := ts.ReadFile(args[0])
+	const leaves = 50 // not a whole number of bytes in base64url, or with bits to spare
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(token[:leaves-1]), 0o600))
 }
 
 func setKIDs(ts *testscript.TestScript, _ bool, _ []string) {

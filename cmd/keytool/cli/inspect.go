@@ -72,10 +72,9 @@ It exits 4 if the token is invalid. State is shown with --show-state only.`,
 	return cmd
 }
 
-// The report of inspect: one token in the object itself, several in "tokens".
-type inspectReport struct {
-	*tokenReport
-	Tokens  []*tokenReport `json:"tokens,omitempty"`
+// A tokensReport is the report of several tokens. That of a single one is a tokenReport.
+type tokensReport struct {
+	Tokens  []*tokenReport `json:"tokens"`
 	More    int            `json:"more_tokens,omitempty"`
 	Verdict verdict        `json:"verdict"`
 }
@@ -168,7 +167,7 @@ func (a *app) inspect(ctx context.Context, audienced bool, name string, f *inspe
 	if err := a.inspectKeys(ctx, i, f); err != nil {
 		return err
 	}
-	r := &inspectReport{More: more, Verdict: valid}
+	r := &tokensReport{More: more, Verdict: valid}
 	for _, found := range found {
 		t, err := i.token(found)
 		if err != nil {
@@ -179,10 +178,10 @@ func (a *app) inspect(ctx context.Context, audienced bool, name string, f *inspe
 			r.Verdict = t.Verdict
 		}
 	}
-	if len(r.Tokens) == 1 && more == 0 {
-		r.tokenReport, r.Tokens = r.Tokens[0], nil
-	}
 	a.report = r
+	if len(r.Tokens) == 1 {
+		a.report = r.Tokens[0]
+	}
 	if r.Verdict == invalid {
 		return exit(refused)
 	}
@@ -479,11 +478,7 @@ func readPrincipal(file string) (*binding.Principal, error) {
 	return &p, nil
 }
 
-func (r *inspectReport) text(p *printer) {
-	if r.tokenReport != nil {
-		r.tokenReport.text(p)
-		return
-	}
+func (r *tokensReport) text(p *printer) {
 	for n, t := range r.Tokens {
 		if n > 0 {
 			p.linef("")
@@ -500,36 +495,57 @@ func (t *tokenReport) text(p *printer) {
 	case valid:
 		p.linef("%s  every check that could be made passed", p.paint(green, "VALID"))
 	case invalid:
-		p.linef("%s  %s", p.paint(red, "INVALID"), t.Reason)
+		p.linef("%s  %s", p.paint(red, "INVALID"), t.why())
 	default:
 		p.linef("%s  no keys were given to open it with: --unseal, or --secret-file", p.paint(yellow, "UNVERIFIED"))
 	}
+	var lines []labelled
 	if t.Format != "" {
-		p.linef("  token   %s   id %s   key %s   %d characters, %d bytes inside", t.Format, t.TokenID, orDash(t.KID), t.TokenChars, t.PayloadBytes)
+		lines = append(lines, labelled{"token", fmt.Sprintf("%s   id %s   key %s   %d characters, %d bytes inside", t.Format, t.TokenID, orDash(t.KID), t.TokenChars, t.PayloadBytes)})
 	}
-	if t.Note != "" {
-		p.linef("  note    %s", t.Note)
-	}
+	lines = append(lines, labelled{"note", t.Note})
 	if k := t.Key; k != nil {
-		line := k.State
-		if k.Since != "" {
-			line += " since " + k.Since
-		}
-		if k.Reason != "" {
-			line += ": " + k.Reason
-		}
-		p.linef("  key     %s   (tag: %s)", line, k.Tag)
+		lines = append(lines, labelled{"key", k.line()})
 	}
 	if c := t.Claims; c != nil {
-		p.linef("  claims  %s %s   arguments %s   audience %s   principal %s", c.M, strconv.Quote(c.T), c.A, orDash(c.Audience), map[bool]string{true: "bound", false: "none"}[c.PrincipalBound])
-		p.linef("          sealed %s   expires %s   state of %d bytes", c.IssuedAt, c.Expires, *t.StateBytes)
+		bound := map[bool]string{true: "bound", false: "none"}[c.PrincipalBound]
+		lines = append(lines,
+			labelled{"claims", fmt.Sprintf("%s %s   arguments %s   audience %s   principal %s", c.M, strconv.Quote(c.T), c.A, orDash(c.Audience), bound)},
+			labelled{"", fmt.Sprintf("sealed %s   expires %s   state of %d bytes", orDash(c.IssuedAt), orDash(c.Expires), *t.StateBytes)})
 	}
 	if r := t.Request; r != nil {
-		p.linef("  request %s %s   arguments %s", r.Method, strconv.Quote(r.Target), orDash(r.A))
+		lines = append(lines, labelled{"request", fmt.Sprintf("%s %s   arguments %s", r.Method, strconv.Quote(r.Target), orDash(r.A))})
 	}
 	if t.State != nil {
-		p.linef("  state   %s", strconv.QuoteToASCII(*t.State))
+		lines = append(lines, labelled{"state", strconv.QuoteToASCII(*t.State)})
 	}
+	p.labels(lines...)
+	t.table(p)
+}
+
+// why says in a line why the token is invalid: the code that a server logs, and the detail.
+func (t *tokenReport) why() string {
+	for _, c := range t.Checks {
+		if c.OK != nil && !*c.OK {
+			return t.Reason + ": " + c.Detail
+		}
+	}
+	return t.Reason
+}
+
+func (k *keyReport) line() string {
+	line := k.State
+	if k.Since != "" {
+		line += " since " + k.Since
+	}
+	if k.Reason != "" {
+		line += ": " + k.Reason
+	}
+	return line + "   (tag: " + k.Tag + ")"
+}
+
+// table prints every check.
+func (t *tokenReport) table(p *printer) {
 	if len(t.Checks) > 0 {
 		var rows [][]string
 		for _, c := range t.Checks {

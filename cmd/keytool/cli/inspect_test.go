@@ -113,11 +113,7 @@ func TestInspectExplainsPythonsTokens(t *testing.T) {
 			if r.Policy.Principal == nil && want == "principal_drift" {
 				want, wantCode = "", 0
 			}
-			// A difference that is documented: two members of one name are refused.
-			if r.Reason == "" && got == "request" && strings.Contains(report.detail("request"), "same name") {
-				return
-			}
-			if r.Strict && got != "" || got == "" && r.Name == "" {
+			if r.Strict && got != "" || strings.HasSuffix(report.request(), stricter) {
 				return
 			}
 			if got != want || code != wantCode {
@@ -125,6 +121,19 @@ func TestInspectExplainsPythonsTokens(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stricter is what we refuse in arguments and Python does not.
+const stricter = "an object has two members of the same name, or of names that differ in letter case only"
+
+// request returns what the check of the request says.
+func (r inspected) request() string {
+	for _, c := range r.Checks {
+		if c.Name == "request" {
+			return c.Detail
+		}
+	}
+	return "none"
 }
 
 // captured returns the request of a round as a proxy would have captured it.
@@ -146,22 +155,12 @@ type inspected struct {
 	Verdict, Reason, KID, Note, Format string
 	State                              *string
 	Tokens                             []json.RawMessage
-	More                               int `json:"more_tokens"`
 	Checks                             []struct{ Name, Detail string }
+	More                               int `json:"more_tokens"`
 	Error                              *struct {
 		Exit    int
 		Message string
 	}
-}
-
-// detail returns what the report says about a check.
-func (i *inspected) detail(check string) string {
-	for _, c := range i.Checks {
-		if c.Name == check {
-			return c.Detail
-		}
-	}
-	return ""
 }
 
 // run runs keytool in this process and reads its document.
@@ -215,7 +214,7 @@ func TestInspectHostileInput(t *testing.T) {
 			if len(log) > 2000 {
 				t.Errorf("it says %d bytes", len(log))
 			}
-			if n := len(report.Tokens); n > inspect.MaxTokens || report.More > 0 && n != inspect.MaxTokens {
+			if n := len(report.Tokens); n > inspect.MaxTokens || report.More > 0 && n < inspect.MaxTokens {
 				t.Errorf("%d tokens and %d more", n, report.More)
 			}
 		})
