@@ -286,7 +286,7 @@ func seal(ts *testscript.TestScript, _ bool, args []string) {
 	} else {
 		w.open(ts)
 		doc := stored(ts)
-		key, err := w.fleet.Services.OpenKey(context.Background(), doc.Name, *doc.Primary())
+		key, err := w.fleet.Services().OpenKey(context.Background(), doc.Name, *doc.Primary())
 		ts.Check(err)
 		r, err := local.NewRing(key)
 		ts.Check(err)

@@ -36,7 +36,8 @@ func (f *Fleet) Configure(services keyset.Services) {
 	f.services = services
 }
 
-func (f *Fleet) configured() keyset.Services {
+// Services are the key services of the instances.
+func (f *Fleet) Services() keyset.Services {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.services
@@ -130,7 +131,7 @@ func (i *Instance) Signed(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 	}
-	secret, err := i.fleet.configured().OpenAuth(ctx, i.loaded.doc)
+	secret, err := i.fleet.Services().OpenAuth(ctx, i.loaded.doc)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +197,7 @@ func (i *Instance) hold(r *fleet.Report, kid string, wrapped []keyset.WrappedKey
 		switch {
 		case i.ways.Fails == kid:
 			r.Failed = append(r.Failed, fleet.Failure{KID: kid, Service: w.Service, Kind: i.ways.Kind, Operation: "unwrap"})
-		case i.fleet.configured().Opens(w.Service):
+		case i.fleet.Services().Opens(w.Service):
 			held = true
 			r.Opened = append(r.Opened, fleet.Opened{KID: kid, Service: w.Service, Version: w.Version})
 			if !slices.Contains(r.Services, w.Service) {
