@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,6 +59,9 @@ func keytool() {
 	}
 	code := cli.Run(ctx, s, args...)
 	stop()
+	if file := os.Getenv("TEST_TRANSCRIPT"); file != "" {
+		_ = os.WriteFile(filepath.Join(filepath.Dir(file), ".exit"), []byte(strconv.Itoa(code)), 0o600)
+	}
 	if wantsJSON(args) {
 		if err := checkDocument(args, stdout.Bytes()); err != nil {
 			fmt.Fprintf(os.Stderr, "keytool %q: not the one document that is published: %v\n%s\n", args, err, stdout.Bytes())

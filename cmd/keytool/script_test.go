@@ -46,6 +46,12 @@ import (
 //	unline FILE…               take the line end off: a script's file has one
 //	flip FILE                  change one character of a token
 //	cut-short FROM TO          copy a token without its last characters
+//	tamper FROM TO             copy a keyset with another ttl in it
+//	await-revision N           wait until a process in the background has saved it
+//	await-lines N              wait until it has printed so many lines since it was started
+//	exit-status N              what the keytool that ended last has exited with
+//	together N ARG…            run keytool N times at once: each exits 0 or 5, one of them 0
+//	for-each-command           each command has help with an example or a single word to say
 //	mode MODE FILE             the permissions of a file, in octal digits
 //	ring FILE KID…             a file holds the secrets of those keys, in that order
 //
@@ -61,6 +67,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "clock": setClock, "fleet": startFleet, "registry": startRegistry, "instance": setInstance,
 			"seals": sealTokens, "kids": setKIDs, "field": field, "revision": revision, "mode": mode, "ring": ring, "seal": seal, "unline": unline, "flip": flip, "cut-short": cutShort,
+			"tamper": tamper, "await-revision": awaitRevision, "await-lines": awaitLines, "exit-status": exitStatus, "together": together, "for-each-command": eachCommand,
 		},
 	})
 }
@@ -335,6 +342,104 @@ func cutShort(ts *testscript.TestScript, _ bool, args []string) {
 	token := ts.ReadFile(args[0])
 	const leaves = 50 // not a whole number of bytes in base64url, or with bits to spare
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(token[:leaves-1]), 0o600))
+}
+
+func tamper(ts *testscript.TestScript, _ bool, args []string) {
+	text := strings.Replace(ts.ReadFile(args[0]), `"ttl": "`, `"ttl": "1h`, 1)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
+}
+
+// await waits for a process in the background to come to a point.
+func await(ts *testscript.TestScript, reached func() bool) {
+	for deadline := time.Now().Add(30 * time.Second); !reached(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("it does not come to that point")
+		}
+	}
+}
+
+func awaitRevision(ts *testscript.TestScript, _ bool, args []string) {
+	await(ts, func() bool {
+		text, err := os.ReadFile(ts.Getenv("ECHOSEAL_STORE"))
+		if err != nil {
+			return false
+		}
+		doc, err := keyset.Parse(text)
+		return err == nil && strconv.FormatInt(doc.Revision, 10) == args[0]
+	})
+}
+
+// awaitLines reads the transcript, which tells where each command begins.
+func awaitLines(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	await(ts, func() bool {
+		text := ts.ReadFile(".transcript")
+		return strings.Count(text[strings.LastIndex(text, "\n$ keytool"):], "\n") > n
+	})
+}
+
+func exitStatus(ts *testscript.TestScript, _ bool, args []string) {
+	if got := ts.ReadFile(".exit"); got != args[0] {
+		ts.Fatalf("it has exited with %s", got)
+	}
+}
+
+func together(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "TEST_CLOCK", "TEST_SCHEMAS", "ECHOSEAL_STORE", "ECHOSEAL_NAME", "ECHOSEAL_KEY_SERVICES", "ECHOSEAL_FLEET"} {
+		env = append(env, name+"="+ts.Getenv(name))
+	}
+	codes := make(chan int)
+	for range n {
+		cmd := exec.Command("keytool", args[1:]...)
+		cmd.Path, err = lookPath(ts.Getenv("PATH"))
+		cmd.Err = err
+		cmd.Env, cmd.Dir = env, ts.MkAbs(".")
+		go func() {
+			_ = cmd.Run()
+			codes <- cmd.ProcessState.ExitCode()
+		}()
+	}
+	won := 0
+	for range n {
+		switch code := <-codes; code {
+		case 0:
+			won++
+		case 5:
+		default:
+			ts.Fatalf("one exits %d", code)
+		}
+	}
+	if won == 0 {
+		ts.Fatalf("nobody has won")
+	}
+}
+
+func lookPath(path string) (string, error) {
+	for _, dir := range filepath.SplitList(path) {
+		if file := filepath.Join(dir, "keytool"); exec.Command(file).Err == nil {
+			if _, err := os.Stat(file); err == nil {
+				return file, nil
+			}
+		}
+	}
+	return "", exec.ErrNotFound
+}
+
+// eachCommand asks each command for help.
+func eachCommand(ts *testscript.TestScript, _ bool, _ []string) {
+	for _, command := range []string{
+		"kek new", "init", "status", "rotate", "abort", "rollback", "revoke", "rewrap", "policy", "export", "confirm", "peer forget",
+		"fleet", "fleet forget", "inspect", "doctor", "validate", "version", "completion", "help",
+	} {
+		ts.Check(ts.Exec("keytool", append(strings.Fields(command), "--help")...))
+		if out := ts.ReadFile("stdout"); !strings.Contains(out, "Usage:\n  keytool "+command) {
+			ts.Fatalf("the help of %s has no usage:\n%s", command, out)
+		}
+	}
 }
 
 func setKIDs(ts *testscript.TestScript, _ bool, _ []string) {
