@@ -12,10 +12,10 @@ import (
 
 	"github.com/echoseal/echoseal/binding"
 	"github.com/echoseal/echoseal/codec"
+	"github.com/echoseal/echoseal/integration/internal/mixed"
 )
 
-// frozen is the one error for every refused token, byte for byte.
-const frozen = `{"code":-32602,"message":"Invalid or expired requestState","data":{"reason":"invalid_request_state"}}`
+const frozen = mixed.Frozen
 
 // The bearer tokens.
 const (
@@ -27,7 +27,7 @@ const (
 	nobody  = "token-of-nobody"
 )
 
-var users = map[string]user{
+var users = mixed.Users{
 	alice:   {ClientID: "app", Issuer: "https://issuer.example", Subject: "alicé\"\\"},
 	bob:     {ClientID: "app", Issuer: "https://issuer.example", Subject: "bob"},
 	other:   {ClientID: "app", Issuer: "https://other.example", Subject: "alicé\"\\"},
@@ -51,35 +51,35 @@ func start(t *testing.T) (orders []order) {
 	return orders
 }
 
-func newConfig() config {
+func newConfig() mixed.Config {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
-	return config{Secret: hex.EncodeToString(secret), Audience: "fleet", Users: users}
+	return mixed.Config{Secret: hex.EncodeToString(secret), Audience: "fleet", Users: users}
 }
 
-func startAll(t *testing.T, c config) []*instance {
+func startAll(t *testing.T, c mixed.Config) []*instance {
 	t.Helper()
 	return []*instance{startPython(t, c), startGoSDK(t, c), startMCPGo(t, c)}
 }
 
 // can reports whether both servers can begin a round of a request.
-func (o order) can(r request) bool {
-	return r.method != binding.MethodReadResource || o[0].name != mcpGo && o[1].name != mcpGo
+func (o order) can(r mixed.Request) bool {
+	return r.Method != binding.MethodReadResource || o[0].name != mcpGo && o[1].name != mcpGo
 }
 
 func TestRoundsHop(t *testing.T) {
 	orders := start(t)
-	requests := map[string]request{
-		"tool":               {binding.MethodCallTool, "book", `{"value":1}`, alice},
-		"tool, no arguments": {binding.MethodCallTool, "book", "", alice},
-		"tool, null":         {binding.MethodCallTool, "book", "null", alice},
-		"tool, empty":        {binding.MethodCallTool, "book", "{}", alice},
-		"tool, any argument": {binding.MethodCallTool, "book", `{"note":"Zürich \ud83d\ude00 \u007f</>","value":[1e300,-0.0,1e-7,123456789012345678901234567890,{"ｋ":null,"\ud83d\ude00":true}]}`, alice},
-		"tool, surrogates":   {binding.MethodCallTool, "book", `{"value":"\ud800","note":"\udfff\ud800"}`, alice},
-		"tool, client only":  {binding.MethodCallTool, "book", `{"value":1}`, service},
-		"prompt":             {binding.MethodGetPrompt, "greet", `{"value":"Zürich \ud83d\ude00 \u007f</>","note":"\"\\"}`, alice},
-		"prompt, empty":      {binding.MethodGetPrompt, "greet", "", alice},
-		"resource template":  {binding.MethodReadResource, "notes://7", "", alice},
+	requests := map[string]mixed.Request{
+		"tool":               request(binding.MethodCallTool, "book", `{"value":1}`, alice),
+		"tool, no arguments": request(binding.MethodCallTool, "book", "", alice),
+		"tool, null":         request(binding.MethodCallTool, "book", "null", alice),
+		"tool, empty":        request(binding.MethodCallTool, "book", "{}", alice),
+		"tool, any argument": request(binding.MethodCallTool, "book", `{"note":"Zürich \ud83d\ude00 \u007f</>","value":[1e300,-0.0,1e-7,123456789012345678901234567890,{"ｋ":null,"\ud83d\ude00":true}]}`, alice),
+		"tool, surrogates":   request(binding.MethodCallTool, "book", `{"value":"\ud800","note":"\udfff\ud800"}`, alice),
+		"tool, client only":  request(binding.MethodCallTool, "book", `{"value":1}`, service),
+		"prompt":             request(binding.MethodGetPrompt, "greet", `{"value":"Zürich \ud83d\ude00 \u007f</>","note":"\"\\"}`, alice),
+		"prompt, empty":      request(binding.MethodGetPrompt, "greet", "", alice),
+		"resource template":  request(binding.MethodReadResource, "notes://7", "", alice),
 	}
 	for name, r := range requests {
 		t.Run(name, func(t *testing.T) {
@@ -93,19 +93,19 @@ func TestRoundsHop(t *testing.T) {
 					at := order[len(met)%2]
 					met = append(met, at.name)
 					got := at.post(t, r, token)
-					if got.err != "" {
-						t.Fatalf("%s refuses: %s", met, got.err)
+					if got.Err != "" {
+						t.Fatalf("%s refuses: %s", met, got.Err)
 					}
-					if got.state == "" {
-						if want := strings.Join(met, " "); got.text != want || len(met) != rounds+1 {
-							t.Errorf("%s completes with %q", met, got.text)
+					if got.State == "" {
+						if want := strings.Join(met, " "); got.Text != want || len(met) != mixed.Rounds+1 {
+							t.Errorf("%s completes with %q", met, got.Text)
 						}
 						break
 					}
-					if !strings.HasPrefix(got.state, "v1.") || got.state == token {
-						t.Fatalf("%s gives a state that is not freshly sealed: %q", met, got.state)
+					if !strings.HasPrefix(got.State, "v1.") || got.State == token {
+						t.Fatalf("%s gives a state that is not freshly sealed: %q", met, got.State)
 					}
-					token = got.state
+					token = got.State
 				}
 			}
 		})
@@ -114,13 +114,13 @@ func TestRoundsHop(t *testing.T) {
 
 func TestOtherRequestsAreRefused(t *testing.T) {
 	orders := start(t)
-	tool := request{binding.MethodCallTool, "book", `{"value":1,"note":"a"}`, alice}
-	prompt := request{binding.MethodGetPrompt, "greet", `{"value":"1","note":"a"}`, alice}
-	resource := request{binding.MethodReadResource, "notes://7", "", alice}
+	tool := request(binding.MethodCallTool, "book", `{"value":1,"note":"a"}`, alice)
+	prompt := request(binding.MethodGetPrompt, "greet", `{"value":"1","note":"a"}`, alice)
+	resource := request(binding.MethodReadResource, "notes://7", "", alice)
 	tests := []struct {
 		name   string
-		sealed request
-		echoed request
+		sealed mixed.Request
+		echoed mixed.Request
 		change func(token string) string
 		reason codec.Reason
 	}{
@@ -160,7 +160,7 @@ func TestOtherRequestsAreRefused(t *testing.T) {
 					continue
 				}
 				first, second := order[0], order[1]
-				token := first.post(t, test.sealed, "").state
+				token := first.post(t, test.sealed, "").State
 				if token == "" {
 					t.Fatalf("%s gives no state", first.name)
 				}
@@ -169,14 +169,14 @@ func TestOtherRequestsAreRefused(t *testing.T) {
 					echo = test.change(token)
 				}
 				refused := second.refusals()
-				if got := second.post(t, test.echoed, echo); got.err != frozen {
+				if got := second.post(t, test.echoed, echo); got.Err != frozen {
 					t.Errorf("sealed by %s, %s answers %+v, want %s", first.name, second.name, got, frozen)
 				}
-				if !refused(test.echoed.method, test.reason) {
+				if !refused(test.echoed.Method, test.reason) {
 					t.Errorf("sealed by %s, %s does not report a refusal for the reason %q", first.name, second.name, test.reason)
 				}
 				// The token itself is as good as before.
-				if got := second.post(t, test.sealed, token); got.state == "" {
+				if got := second.post(t, test.sealed, token); got.State == "" {
 					t.Errorf("sealed by %s, %s refuses the unchanged echo: %+v", first.name, second.name, got)
 				}
 			}
@@ -186,11 +186,11 @@ func TestOtherRequestsAreRefused(t *testing.T) {
 
 func TestOtherSpellingsAreAccepted(t *testing.T) {
 	orders := start(t)
-	tool := request{binding.MethodCallTool, "book", `{"value":{"b":[1.5,"é",1e3],"a":0},"note":"a/b"}`, alice}
-	prompt := request{binding.MethodGetPrompt, "greet", `{"value":"é","note":"a/b"}`, alice}
+	tool := request(binding.MethodCallTool, "book", `{"value":{"b":[1.5,"é",1e3],"a":0},"note":"a/b"}`, alice)
+	prompt := request(binding.MethodGetPrompt, "greet", `{"value":"é","note":"a/b"}`, alice)
 	tests := []struct {
 		name           string
-		sealed, echoed request
+		sealed, echoed mixed.Request
 	}{
 		{"reordered", tool, with(tool, `{"note":"a/b","value":{"a":0,"b":[1.5,"é",1e3]}}`)},
 		{"spaced", tool, with(tool, "{ \"value\" :\t{\"b\":[ 1.5,\"é\",1e3 ],\"a\":0},\n\"note\":\"a/b\" }")},
@@ -203,8 +203,8 @@ func TestOtherSpellingsAreAccepted(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			for _, order := range orders {
-				token := order[0].post(t, test.sealed, "").state
-				if got := order[1].post(t, test.echoed, token); token == "" || got.state == "" {
+				token := order[0].post(t, test.sealed, "").State
+				if got := order[1].post(t, test.echoed, token); token == "" || got.State == "" {
 					t.Errorf("sealed by %s, %s answers %+v", order[0].name, order[1].name, got)
 				}
 			}
@@ -216,12 +216,12 @@ func TestOtherSpellingsAreAccepted(t *testing.T) {
 // the same bytes with encoding/json, which merges the two and does not tell letter
 // case apart, so Go refuses what Python accepts.
 func TestRepeatedNamesAreRefusedByGoAlone(t *testing.T) {
-	tool := request{binding.MethodCallTool, "book", `{"value":{"a":0},"note":"a/b"}`, alice}
+	tool := request(binding.MethodCallTool, "book", `{"value":{"a":0},"note":"a/b"}`, alice)
 	for _, order := range start(t) {
-		token := order[0].post(t, tool, "").state
+		token := order[0].post(t, tool, "").State
 		for _, arguments := range []string{`{"note":"x","value":{"a":0},"note":"a/b"}`, `{"value":{"a":1,"a":0},"note":"a/b"}`} {
 			got := order[1].post(t, with(tool, arguments), token)
-			if order[1].name != python && got.err != frozen || order[1].name == python && got.state == "" {
+			if order[1].name != python && got.Err != frozen || order[1].name == python && got.State == "" {
 				t.Errorf("%s sealed by %s: %s answers %+v", arguments, order[0].name, order[1].name, got)
 			}
 		}
@@ -233,10 +233,10 @@ func TestRepeatedNamesAreRefusedByGoAlone(t *testing.T) {
 // confused; each among itself accepts it.
 func TestPromptWithSurrogateIsRefusedAcross(t *testing.T) {
 	for _, order := range start(t) {
-		prompt := request{binding.MethodGetPrompt, "greet", `{"value":"\ud800"}`, alice}
-		token := order[0].post(t, prompt, "").state
+		prompt := request(binding.MethodGetPrompt, "greet", `{"value":"\ud800"}`, alice)
+		token := order[0].post(t, prompt, "").State
 		got := order[1].post(t, prompt, token)
-		if across := (order[0].name == python) != (order[1].name == python); across && got.err != frozen || !across && got.state == "" {
+		if across := (order[0].name == python) != (order[1].name == python); across && got.Err != frozen || !across && got.State == "" {
 			t.Errorf("sealed by %s, %s answers %+v", order[0].name, order[1].name, got)
 		}
 	}
@@ -244,19 +244,19 @@ func TestPromptWithSurrogateIsRefusedAcross(t *testing.T) {
 
 // The resource handlers of mcp-go cannot ask, but finish what others asked for.
 func TestResourceIsFinishedByMCPGo(t *testing.T) {
-	resource := request{binding.MethodReadResource, "notes://7", "", alice}
+	resource := request(binding.MethodReadResource, "notes://7", "", alice)
 	for _, order := range start(t) {
 		if order[0].name == mcpGo || order[1].name != mcpGo {
 			continue
 		}
-		token := order[0].post(t, resource, "").state
-		token = order[0].post(t, resource, token).state
-		token = order[0].post(t, resource, token).state
-		if got, want := order[1].post(t, resource, token), strings.Repeat(order[0].name+" ", rounds)+mcpGo; got.text != want {
+		token := order[0].post(t, resource, "").State
+		token = order[0].post(t, resource, token).State
+		token = order[0].post(t, resource, token).State
+		if got, want := order[1].post(t, resource, token), strings.Repeat(order[0].name+" ", mixed.Rounds)+mcpGo; got.Text != want {
 			t.Errorf("sealed by %s: the answer is %+v, want %q", order[0].name, got, want)
 		}
 		refused := order[1].refusals()
-		if got := order[1].post(t, to(resource, "notes://8"), token); got.err != frozen || !refused(resource.method, binding.WrongRequest) {
+		if got := order[1].post(t, to(resource, "notes://8"), token); got.Err != frozen || !refused(resource.Method, binding.WrongRequest) {
 			t.Errorf("sealed by %s for another resource: the answer is %+v", order[0].name, got)
 		}
 	}
@@ -267,15 +267,15 @@ func TestResourceIsFinishedByMCPGo(t *testing.T) {
 func TestEmptyStateReadsAsNoneInGo(t *testing.T) {
 	c := newConfig()
 	alices := users[alice]
-	tool := request{binding.MethodCallTool, "book", "", alice}
-	round := c.policy(t).Round(binding.Request{Method: tool.method, Target: tool.target}, binding.OAuthPrincipal(alices.ClientID, &alices.Issuer, &alices.Subject))
+	tool := request(binding.MethodCallTool, "book", "", alice)
+	round := policy(t, c).Round(binding.Request{Method: tool.Method, Target: tool.Target}, binding.OAuthPrincipal(alices.ClientID, &alices.Issuer, &alices.Subject))
 	token, err := round.Seal("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, at := range startAll(t, c) {
 		got := at.post(t, tool, token)
-		if at.name == python && !strings.HasPrefix(got.text, "the state came back damaged: ''") || at.name != python && got.state == "" {
+		if at.name == python && !strings.HasPrefix(got.Text, "the state came back damaged: ''") || at.name != python && got.State == "" {
 			t.Errorf("%s answers %+v", at.name, got)
 		}
 	}
@@ -287,12 +287,12 @@ func TestEmptyAudienceIsPythonsAlone(t *testing.T) {
 	c := newConfig()
 	c.Audience = ""
 	all := startAll(t, c)
-	tool := request{binding.MethodCallTool, "book", "", alice}
+	tool := request(binding.MethodCallTool, "book", "", alice)
 	for _, first := range all {
-		token := first.post(t, tool, "").state
+		token := first.post(t, tool, "").State
 		for _, second := range all {
 			got := second.post(t, tool, token)
-			if across := (first.name == python) != (second.name == python); across && got.err != frozen || !across && got.state == "" {
+			if across := (first.name == python) != (second.name == python); across && got.Err != frozen || !across && got.State == "" {
 				t.Errorf("sealed by %s, %s answers %+v", first.name, second.name, got)
 			}
 		}
@@ -303,11 +303,11 @@ func TestEmptyAudienceIsPythonsAlone(t *testing.T) {
 // and none to gosdk, which seals nothing for them.
 func TestBearerTokenOfNobodyIsAPrincipalToPythonAlone(t *testing.T) {
 	c := newConfig()
-	tool := request{binding.MethodCallTool, "book", "", nobody}
-	if got := startPython(t, c).post(t, tool, ""); got.state == "" {
+	tool := request(binding.MethodCallTool, "book", "", nobody)
+	if got := startPython(t, c).post(t, tool, ""); got.State == "" {
 		t.Errorf("python answers %+v", got)
 	}
-	if got := startGoSDK(t, c).post(t, tool, ""); got.err != `{"code":-32603,"message":"Internal error"}` {
+	if got := startGoSDK(t, c).post(t, tool, ""); got.Err != `{"code":-32603,"message":"Internal error"}` {
 		t.Errorf("%s answers %+v", goSDK, got)
 	}
 }
@@ -316,14 +316,14 @@ func TestBearerTokenOfNobodyIsAPrincipalToPythonAlone(t *testing.T) {
 // an error of its own. In Python it is a token that is refused.
 func TestStateThatIsNoStringIsRefusedByEach(t *testing.T) {
 	want := map[string]string{python: frozen, goSDK: `{"code":-32020,`, mcpGo: `{"code":-32600,`}
-	tool := request{binding.MethodCallTool, "book", "", alice}
+	tool := request(binding.MethodCallTool, "book", "", alice)
 	for _, at := range startAll(t, newConfig()) {
-		body := bytes.Replace(tool.body("?"), []byte(`"?"`), []byte("7"), 1)
-		if got := at.send(t, tool, body); !strings.HasPrefix(got.err, want[at.name]) {
+		body := bytes.Replace(tool.Body("?"), []byte(`"?"`), []byte("7"), 1)
+		if got := at.send(t, tool, body); !strings.HasPrefix(got.Err, want[at.name]) {
 			t.Errorf("%s answers %+v, want %s", at.name, got, want[at.name])
 		}
-		body = bytes.Replace(tool.body("?"), []byte(`"?"`), []byte("null"), 1)
-		if got := at.send(t, tool, body); got.state == "" {
+		body = bytes.Replace(tool.Body("?"), []byte(`"?"`), []byte("null"), 1)
+		if got := at.send(t, tool, body); got.State == "" {
 			t.Errorf("null is no state, but %s answers %+v", at.name, got)
 		}
 	}
@@ -344,6 +344,10 @@ func flip(at int) func(string) string {
 	}
 }
 
-func with(r request, arguments string) request { r.arguments = arguments; return r }
-func to(r request, target string) request      { r.target = target; return r }
-func by(r request, bearer string) request      { r.bearer = bearer; return r }
+func request(method, target, arguments, bearer string) mixed.Request {
+	return mixed.Request{Method: method, Target: target, Arguments: arguments, Bearer: bearer}
+}
+
+func with(r mixed.Request, arguments string) mixed.Request { r.Arguments = arguments; return r }
+func to(r mixed.Request, target string) mixed.Request      { r.Target = target; return r }
+func by(r mixed.Request, bearer string) mixed.Request      { r.Bearer = bearer; return r }

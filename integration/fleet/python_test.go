@@ -1,15 +1,12 @@
 package fleet
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/echoseal/echoseal/codec"
-	"github.com/echoseal/echoseal/integration/peers"
+	"github.com/echoseal/echoseal/integration/internal/mixed"
 )
 
 const python = "python"
@@ -22,39 +19,18 @@ var pythonReasons = map[codec.Reason]string{
 	"principal": "principal",
 }
 
-// startPython starts testdata/server.py.
-func startPython(t *testing.T, c config) *instance {
+func startPython(t *testing.T, c mixed.Config) *instance {
 	t.Helper()
-	text, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := peers.Python(t.Context(), t, "testdata/server.py")
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := peers.Start(t, cmd)
-	if _, err := stdin.Write(append(text, '\n')); err != nil {
-		t.Fatalf("configuring the Python server: %v\n%s", err, log)
-	}
-	url, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatalf("the Python server did not start: %v\n%s", err, log)
-	}
+	server := mixed.StartPython(t, python, c)
 	return &instance{
 		name: python,
-		url:  strings.TrimSpace(url),
+		url:  server.URL,
 		refusals: func() func(method string, reason codec.Reason) bool {
-			offset := log.Len()
+			offset := server.Log.Len()
 			return func(method string, reason codec.Reason) bool {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
-				return log.Await(ctx, offset, "requestState rejected on "+method+": "+pythonReasons[reason]+"\n")
+				return server.Log.Await(ctx, offset, "requestState rejected on "+method+": "+pythonReasons[reason]+"\n")
 			}
 		},
 	}

@@ -5,6 +5,7 @@ writes its address to standard output. Ends when standard input does.
 """
 
 import asyncio
+import base64
 import json
 import socket
 import sys
@@ -17,25 +18,24 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.request_state import RequestStateSecurity
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
-NAME = "python"
 MARK = "\ud800\N{MUSICAL SYMBOL G CLEF}"  # begins every state; the first half is a lone surrogate
 ROUNDS = 3
 
 
-def answer(state: str | None) -> tuple[str, bool]:
+def answer(name: str, state: str | None) -> tuple[str, bool]:
     """Returns the next state, or the text of the complete result and True."""
     if state is None:
-        return MARK + NAME, False
+        return MARK + name, False
     if not state.startswith(MARK):
         return "the state came back damaged: " + ascii(state), True
-    names = state.removeprefix(MARK).split() + [NAME]
+    names = state.removeprefix(MARK).split() + [name]
     if len(names) > ROUNDS:
         return " ".join(names), True
     return MARK + " ".join(names), False
 
 
-def respond(ctx: Context) -> Any:
-    text, complete = answer(ctx.request_state)
+def respond(name: str, ctx: Context) -> Any:
+    text, complete = answer(name, ctx.request_state)
     if complete:
         return text
     form = ElicitRequestFormParams(message="Go on?", requested_schema={"type": "object", "properties": {}})
@@ -56,29 +56,37 @@ class Users:
         return AccessToken(token=token, client_id=user["client_id"], scopes=[], subject=user.get("sub"), claims=claims)
 
 
+def security(config: dict[str, Any]) -> RequestStateSecurity:
+    """Takes one secret, or the list that keytool export writes."""
+    keys = [base64.b64decode(key) for key in config["keys"]] if "keys" in config else [config["secret"]]
+    ttl = {"ttl": config["ttl"]} if "ttl" in config else {}
+    return RequestStateSecurity(keys=keys, audience=config["audience"], **ttl)
+
+
 def build(config: dict[str, Any]) -> MCPServer:
+    name = config["name"]
     server = MCPServer(
-        NAME,
-        request_state_security=RequestStateSecurity(keys=[config["secret"]], audience=config["audience"]),
+        name,
+        request_state_security=security(config),
         token_verifier=Users(config["users"]),
         auth=AuthSettings(issuer_url="http://127.0.0.1/issuer", resource_server_url=None),
     )
 
     @server.tool(structured_output=False)
     def book(ctx: Context, value: Any = None, note: Any = None) -> Any:
-        return respond(ctx)
+        return respond(name, ctx)
 
     @server.tool(structured_output=False)
     def cancel(ctx: Context, value: Any = None, note: Any = None) -> Any:
-        return respond(ctx)
+        return respond(name, ctx)
 
     @server.prompt()
     def greet(ctx: Context, value: str = "", note: str = "") -> Any:
-        return respond(ctx)
+        return respond(name, ctx)
 
     @server.resource("notes://{id}")
     def notes(ctx: Context, id: str) -> Any:
-        return respond(ctx)
+        return respond(name, ctx)
 
     return server
 

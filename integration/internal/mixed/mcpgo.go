@@ -1,9 +1,8 @@
-package fleet
+package mixed
 
 import (
 	"context"
-	"log/slog"
-	"testing"
+	"net/http"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -13,21 +12,14 @@ import (
 	"github.com/echoseal/echoseal/middleware/mcpgo"
 )
 
-const mcpGo = "mcp-go"
-
-// startMCPGo starts the server of mcp-go. Its resources finish rounds, but the SDK lets
-// them begin none.
-func startMCPGo(t *testing.T, c config) *instance {
-	t.Helper()
-	var watch watch
-	s := server.NewMCPServer(mcpGo, "1", mcpgo.Middleware(c.policy(t), &mcpgo.Options{
-		Principal: oauthPrincipal,
-		Logger:    slog.New(slog.NewTextHandler(t.Output(), nil)),
-		OnRefuse:  watch.add,
-	}))
-	for _, name := range []string{"book", "cancel"} {
-		s.AddTool(mcp.NewTool(name), func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			text, complete := respond(mcpGo, req.Params.RequestState)
+// MCPGo returns the server of mcp-go. It is to be authenticated; o needs no Principal. Its
+// resources finish rounds, but the SDK lets them begin none.
+func MCPGo(name string, p *binding.Policy, o mcpgo.Options) http.Handler {
+	o.Principal = oauthPrincipal
+	s := server.NewMCPServer(name, "1", mcpgo.Middleware(p, &o))
+	for _, tool := range []string{"book", "cancel"} {
+		s.AddTool(mcp.NewTool(tool), func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			text, complete := respond(name, req.Params.RequestState)
 			if !complete {
 				return ask(text).ToolResult(), nil
 			}
@@ -35,18 +27,17 @@ func startMCPGo(t *testing.T, c config) *instance {
 		})
 	}
 	s.AddPrompt(mcp.NewPrompt("greet"), func(_ context.Context, req mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-		text, complete := respond(mcpGo, req.Params.RequestState)
+		text, complete := respond(name, req.Params.RequestState)
 		if !complete {
 			return ask(text).PromptResult(), nil
 		}
 		return mcp.NewGetPromptResult("", []mcp.PromptMessage{mcp.NewPromptMessage(mcp.RoleUser, mcp.NewTextContent(text))}), nil
 	})
 	s.AddResourceTemplate(mcp.NewResourceTemplate("notes://{id}", "notes"), func(_ context.Context, req mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
-		text, _ := respond(mcpGo, req.Params.RequestState)
+		text, _ := respond(name, req.Params.RequestState)
 		return []mcp.ResourceContents{mcp.TextResourceContents{URI: req.Params.URI, Text: text}}, nil
 	})
-	handler := mcpgo.Handler(server.NewStreamableHTTPServer(s, server.WithStateLess(true)))
-	return &instance{name: mcpGo, url: c.serve(t, handler), refusals: watch.begin}
+	return mcpgo.Handler(server.NewStreamableHTTPServer(s, server.WithStateLess(true)))
 }
 
 func ask(state string) *server.InputRequestBuilder {
