@@ -14,7 +14,7 @@ FUZZTIME ?= 100000x
 
 .PHONY: help
 help: ## Show this
-	sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
+	sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
 .PHONY: test
 test: ## Check everything, as the build server does: format, lint, tidiness, fuzz smoke, all tests against the real peers
@@ -40,6 +40,14 @@ tidy: ## Format the code and tidy every module
 .PHONY: fuzz
 fuzz: ## Fuzz each target, FUZZTIME=10000000x for longer than make test does
 	scripts/fuzz $(FUZZTIME)
+
+# How long each of the fleets lives.
+FLEET_TIME ?= 8m
+
+.PHONY: test-fleet
+test-fleet: ## Let everything happen to real fleets again and again, FLEET_TIME=1h for longer
+	scripts/setup
+	ECHOSEAL_FLEET_TIME=$(FLEET_TIME) go test -v -count=1 -timeout 24h ./integration/livefleet
 
 .PHONY: bench
 bench: ## Run the benchmarks

@@ -75,3 +75,93 @@ func (w *world) storeLost() {
 	k.ends(0)
 	w.settled(old)
 }
+
+// keysDenied takes from the servers, and not from keytool, the permission to unwrap. Those
+// that run go on; the new key is not promoted before they have it.
+func (w *world) keysDenied() {
+	old := w.primary()
+	back := w.place.deny()
+	k := w.start(nil, "rotate", "--replace", old, "--wait")
+	k.says("1/3 staged")
+	k.says("BLOCKED")
+	w.keytool(6, "status", "--exit-code")
+	w.load.some()
+	if w.primary() != old {
+		w.Error("a key was promoted that no server has")
+	}
+	back()
+	k.ends(0)
+	w.settled(old)
+}
+
+// backAndForth interrupts a rotation, gives it up, and goes back from one that is half
+// done.
+func (w *world) backAndForth() {
+	old := w.primary()
+	k := w.start(nil, "rotate", "--replace", old, "--wait")
+	k.says("1/3 staged")
+	k.interrupt()
+	w.keytool(0, "abort")
+	k = w.start(nil, "rotate", "--replace", old, "--wait")
+	k.says("promoted")
+	k.interrupt()
+	w.load.some()
+	w.keytool(0, "rollback")
+	w.load.some()
+	if w.primary() != old {
+		w.Error("the rollback has not brought the old key back")
+	}
+	w.keytool(0, "rotate", "--wait")
+	if d := w.document(); d.Unfinished() || d.Primary().KID != old {
+		w.Errorf("after the rollback the primary is %s, unfinished: %v", d.Primary().KID, d.Unfinished())
+	}
+}
+
+// serversComeAndGo kills a server, starts it again, adds one and stops another while a
+// rotation runs.
+func (w *world) serversComeAndGo() {
+	old := w.primary()
+	k := w.start(nil, "rotate", "--replace", old, "--wait")
+	k.says("1/3 staged")
+	victim := w.servers[0]
+	victim.kill()
+	w.load.some()
+	if !w.launch(victim) {
+		w.Fatalf("%s does not start again:\n%s", victim.config.Name, victim.log)
+	}
+	w.add(goSDK)
+	w.remove(w.servers[1])
+	w.load.some()
+	// The process that was killed left a report behind, which nobody renews.
+	k.ends(0)
+	w.settled(old)
+}
+
+// paused stops a server for longer than its reports are fresh: the promotion waits for it,
+// and it comes back without a key missing.
+func (w *world) paused() {
+	old, s := w.primary(), w.servers[0]
+	resume := s.pause(w.T)
+	w.balancer.avoid(s.config.Name)
+	k := w.start(nil, "rotate", "--replace", old, "--wait")
+	k.says("1/3 staged")
+	k.says(w.label(s))
+	resume()
+	eventually(w.T, s.config.Name+" is ready again", s.ready)
+	w.balancer.add(s.config.Name, "http://"+s.public)
+	k.ends(0)
+	w.settled(old)
+}
+
+// revoked takes the primary away in an emergency: its tokens are refused once every server
+// has obeyed, and no others ever.
+func (w *world) revoked() {
+	old := w.primary()
+	obeyed := w.load.revoke(old)
+	w.keytool(0, "revoke", old, "--reason", "leaked", "--yes")
+	obeyed()
+	w.load.some()
+	if d := w.document(); d.Key(old).State != keyset.Revoked || d.Primary().KID == old {
+		w.Error("the key is not revoked")
+	}
+}

@@ -162,7 +162,7 @@ func (l *load) round(ctx context.Context, request mixed.Request, token, server s
 			case <-time.After(100 * time.Millisecond):
 			}
 			continue
-		case status != http.StatusOK:
+		case status != http.StatusOK && status != http.StatusBadRequest: // the latter is what a refusal has
 			l.fail("%s answers with status %d: %s", at, status, body)
 			return answer, "", false
 		}
