@@ -144,5 +144,6 @@ func (s *Durable) Seal(tb testing.TB) {
 func (s *Durable) Unseal(tb testing.TB) {
 	tb.Helper()
 	s.Do(tb, http.MethodPut, "sys/unseal", map[string]any{"key": s.unsealKey})
+	s.await(tb, "sys/health") // not before it is the active node
 	s.await(tb, "auth/token/lookup-self")
 }
