@@ -307,13 +307,19 @@ func temporary(err error) bool {
 }
 
 // persist calls f until it succeeds, fails in a way that is not to be tried again, or
-// ctx ends. Many instances that start at once come back at different times.
+// ctx ends. Of a try that was cut off by the end of ctx nothing is learned: the error is
+// that of the try before. Many instances that start at once come back at different times.
 func persist(ctx context.Context, again func(error) bool, f func() error) error {
+	var before error
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		err := f()
+		if err != nil && ctx.Err() != nil && before != nil {
+			return before
+		}
 		if err == nil || ctx.Err() != nil || !again(err) {
 			return err
 		}
+		before = err
 		timer := time.NewTimer(wait/2 + rand.N(wait)) //nolint:gosec // G404: jitter
 		select {
 		case <-ctx.Done():

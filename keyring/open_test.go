@@ -305,3 +305,21 @@ func TestDataKeysInParallel(t *testing.T) {
 		}
 	})
 }
+
+// A try that the end of the time cuts off says nothing of why the tries before it failed.
+func TestStartTimeoutTellsTheLastAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		tries := 0
+		err := persist(ctx, temporary, func() error {
+			if tries++; tries == 1 {
+				return keyset.Throttled
+			}
+			return errors.Join(keyset.Unavailable, hang(ctx))
+		})
+		if !errors.Is(err, keyset.Throttled) || tries != 2 {
+			t.Errorf("%v after %d tries", err, tries)
+		}
+	})
+}
