@@ -92,7 +92,7 @@ func readDecimal(number string) decimal {
 // readExponent returns the value of what stands behind the e, which stays clear of
 // overflow by more than any document has digits.
 func readExponent(text string) int {
-	const enough = 1 << 40
+	const enough = 1 << 27 // ten times that is an int on every platform
 	negative := text[0] == '-'
 	value := 0
 	for _, c := range []byte(text) {
