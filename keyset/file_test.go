@@ -1,4 +1,4 @@
-//go:build unix
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
 package keyset_test
 
@@ -10,7 +10,9 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -279,6 +281,45 @@ func TestFileTraps(t *testing.T) {
 	}
 }
 
+// The lock that root makes belongs to the owner of the folder, who is to write there, too.
+// What was in its place before is not given away: it can be a link to any file of root's.
+func TestFileLockOfRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // nobody else can give anything away
+	}
+	const keeper = 1234
+	dir, _ := folder(t)
+	if err := os.Chown(dir, keeper, keeper); err != nil {
+		t.Fatal(err)
+	}
+	belongs := func(name string, want uint32) {
+		t.Helper()
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Sys().(*syscall.Stat_t).Uid; got != want {
+			t.Errorf("%s belongs to user %d, want %d", name, got, want)
+		}
+	}
+	f := newFile(t, filepath.Join(dir, "keyset.json"))
+	lock := filepath.Join(dir, ".keyset.json.lock")
+	saves(t, f, "one")
+	belongs(lock, keeper)
+
+	other, _ := folder(t)
+	victim := filepath.Join(other, "victim")
+	put(t, victim, "precious", 0o600)
+	if err := errors.Join(os.Remove(lock), os.Link(victim, lock)); err != nil {
+		t.Fatal(err)
+	}
+	saves(t, f, "two")
+	belongs(victim, 0)
+	if got, err := os.ReadFile(victim); err != nil || string(got) != "precious" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // A link that leads elsewhere once the lock is there is followed anew.
 func TestFileLinkTurnsBeforeTheLock(t *testing.T) {
 	dir, _ := folder(t)
@@ -339,21 +380,80 @@ func TestFileErrors(t *testing.T) {
 		t.Errorf("in the folder are %s", got)
 	}
 
-	if os.Geteuid() == 0 {
-		return // may everything
-	}
-	if err := os.Chmod(dir, 0o555); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := newFile(t, filepath.Join(dir, "new")).Save(t.Context(), []byte("one"), ""); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "let this user write the folder") {
+	// Where the folder cannot be written to the disk the new document is there already.
+	moved := filepath.Join(t.TempDir(), "moved")
+	f = newFile(t, filepath.Join(dir, "file"))
+	f.AtStep(func(step string) {
+		if step == "sync the folder" {
+			if err := os.Rename(dir, moved); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if _, err := f.Save(t.Context(), []byte("two"), loads(t, f, "one")); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, keyset.ErrNotExist) {
 		t.Errorf("Save: %v", err)
 	}
-	put(t, filepath.Join(dir, "file"), "one", 0o200)
-	if _, _, err := f.Load(t.Context()); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "let this user read the file") {
-		t.Errorf("Load: %v", err)
+	loads(t, newFile(t, filepath.Join(moved, "file")), "two")
+}
+
+// What a user may not do is told with what to do about it, and changes nothing.
+func TestFileWithoutPermission(t *testing.T) {
+	if os.Geteuid() == 0 {
+		runAsNobody(t) // root may everything
+		return
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // so that it can be removed
-		t.Fatal(err)
+	dir, list := folder(t)
+	path, fresh := filepath.Join(dir, "keyset.json"), filepath.Join(dir, "fresh.json")
+	f := newFile(t, path)
+	saves(t, f, "one")
+	version := loads(t, f, "one")
+	chmod := func(name string, mode fs.FileMode) {
+		t.Helper()
+		if err := os.Chmod(name, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer chmod(dir, 0o755) // so that it can be removed
+	chmod(dir, 0o555)
+	for _, f := range []*keyset.File{f, newFile(t, fresh)} {
+		if _, err := f.Save(t.Context(), []byte("two"), version); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "let this user write the folder") {
+			t.Errorf("Save in a folder that cannot be written: %v", err)
+		}
+	}
+	loads(t, f, "one")
+	chmod(dir, 0o755)
+	chmod(filepath.Join(dir, ".keyset.json.lock"), 0)
+	if _, err := f.Save(t.Context(), []byte("two"), version); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), ".keyset.json.lock") || !strings.Contains(err.Error(), "the lock file") {
+		t.Errorf("Save with a lock of somebody else: %v", err)
+	}
+	loads(t, f, "one")
+	if got := list(); got != ".keyset.json.lock keyset.json" {
+		t.Errorf("in the folder are %s", got)
+	}
+	chmod(path, 0o200)
+	if _, _, err := f.Load(t.Context()); !errors.Is(err, fs.ErrPermission) || errors.Is(err, keyset.ErrNotExist) || !strings.Contains(err.Error(), "let this user read the file") {
+		t.Errorf("Load of a file that cannot be read: %v", err)
+	}
+	chmod(dir, 0)
+	if _, _, err := f.Load(t.Context()); !errors.Is(err, fs.ErrPermission) || errors.Is(err, keyset.ErrNotExist) {
+		t.Errorf("Load in a folder that cannot be searched: %v", err)
+	}
+}
+
+// runAsNobody runs a test in another process, as a user who may do little.
+func runAsNobody(t *testing.T) {
+	t.Helper()
+	program := os.Args[0]
+	if runtime.GOOS == "linux" {
+		program = "/proc/self/exe" // which stands in a folder that nobody else can search
+	}
+	cmd := exec.Command(program, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "TMPDIR=/tmp")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Errorf("as nobody: %v\n%s", err, out)
 	}
 }
 

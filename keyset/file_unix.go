@@ -25,9 +25,8 @@ func ownerOf(info fs.FileInfo) (owner, bool) {
 // tryLock locks a file, which it makes if it is not there. It returns nil if somebody
 // else has locked it. To close the file is to unlock it.
 func tryLock(path string) (*os.File, error) {
-	// For writing, which flock on NFS asks for.
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|withoutWaiting, 0o600)
-	if err != nil {
+	file, err := openLock(path)
+	if file == nil {
 		return nil, err
 	}
 	locked, err := lock(file, path)
@@ -38,12 +37,32 @@ func tryLock(path string) (*os.File, error) {
 	return file, nil
 }
 
+// openLock opens the lock, or makes it. It returns nil if somebody has removed it
+// meanwhile.
+func openLock(path string) (*os.File, error) {
+	// For writing, which flock on NFS asks for.
+	const flags = os.O_RDWR | syscall.O_NOFOLLOW | withoutWaiting
+	file, err := os.OpenFile(path, flags|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		if file, err = os.OpenFile(path, flags, 0); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return file, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := shareLock(file, path); err != nil {
+		_ = os.Remove(path)
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
 func lock(file *os.File, path string) (bool, error) {
 	mine, err := file.Stat()
 	if err != nil {
-		return false, err
-	}
-	if err := shareLock(file, mine, path); err != nil {
 		return false, err
 	}
 	for {
@@ -66,17 +85,22 @@ func lock(file *os.File, path string) (bool, error) {
 	return err == nil, err
 }
 
-// shareLock gives a lock that root has made to the owner of the folder, who could not take
-// it otherwise.
-func shareLock(file *os.File, info fs.FileInfo, path string) error {
-	mine, _ := ownerOf(info)
-	if os.Geteuid() != 0 || mine.user != 0 {
+// shareLock gives a lock that root has just made to the owner of the folder, who could
+// not take it otherwise. One that was there already is left alone: whoever can write the
+// folder may have put a link to any file of root's there.
+func shareLock(file *os.File, path string) error {
+	if os.Geteuid() != 0 {
 		return nil
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return err
 	}
 	folder, err := os.Stat(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
+	mine, _ := ownerOf(info)
 	if keeper, _ := ownerOf(folder); keeper != mine {
 		return file.Chown(keeper.user, keeper.group)
 	}
@@ -97,7 +121,7 @@ func syncFolder(path string) error {
 }
 
 var writeRemedies = map[error]string{
-	syscall.EACCES: "let this user write the folder",
+	syscall.EACCES: "let this user write the folder, and the lock file if it is there",
 	syscall.EROFS:  "nothing can be written there, as in a mounted ConfigMap: change the keyset where it comes from",
 	syscall.EBUSY:  "a file that is mounted by itself cannot be replaced: mount its folder",
 	syscall.ELOOP:  "remove the link, which is in the place of a file of this program",
