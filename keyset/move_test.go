@@ -371,7 +371,7 @@ func TestRandomWalkKeepsInvariants(t *testing.T) {
 		}
 	}
 	// A walk that never gets anywhere shows nothing.
-	for _, name := range []string{"stage", "promote", "rollback", "drain", "retire", "abort", "revoke", "export", "confirm", "forget", "ttl", "policy"} {
+	for _, name := range []string{"stage", "promote", "rollback", "drain", "retire", "abort", "revoke", "export", "confirm", "forget", "ttl", "policy", "restamp"} {
 		if done[name] == 0 {
 			t.Errorf("%s never succeeded: %v", name, done)
 		}
@@ -404,7 +404,7 @@ func (w *walker) step() (name string, err error) {
 	peer := string(rune('a' + w.IntN(3)))
 	ttl := time.Duration(1+w.IntN(100)) * time.Minute
 	before := w.d.Clone()
-	switch w.IntN(12) {
+	switch w.IntN(13) {
 	case 0:
 		name = "stage"
 		if err = w.d.Stage(n, w.keys[0]); err == nil {
@@ -440,6 +440,8 @@ func (w *walker) step() (name string, err error) {
 		p := w.d.Policy
 		p.Settle, p.MaxStale = ttl, time.Duration(w.IntN(3))*time.Hour
 		name, err = "policy", w.d.SetPolicy(n, p)
+	case 12:
+		name, err = "restamp", w.d.Restamp(n, kid)
 	}
 	if err != nil && !reflect.DeepEqual(before, w.d) {
 		w.t.Fatalf("seed %d: %s is refused and changes the keyset: %v", w.seed, name, err)

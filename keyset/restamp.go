@@ -8,7 +8,8 @@ import (
 
 // Restamp dates the move that made the key of that key id what it is, staged or primary,
 // anew: saving it took longer than settle allows for, and whoever waits counts from the
-// stamp. A stamp that is later than n.At stays.
+// stamp. A stamp that is later than n.At stays. A key that was drained by the earlier
+// stamp is to be drained again.
 func (d *Document) Restamp(n Note, kid string) error {
 	return d.change(n, func(d *Document) error {
 		at := strict.CeilTime(n.At)
@@ -19,8 +20,8 @@ func (d *Document) Restamp(n Note, kid string) error {
 			k.Staged = later(k.Staged, at)
 		case k.State == Primary:
 			for down := range d.in(Retiring) {
-				if down.Demoted.Equal(k.Promoted) {
-					down.Demoted = later(down.Demoted, at)
+				if down.Demoted.Equal(k.Promoted) && at.After(down.Demoted) {
+					down.Demoted, down.Drained = at, time.Time{}
 				}
 			}
 			k.Promoted = later(k.Promoted, at)

@@ -46,3 +46,22 @@ func TestRestamp(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 }
+
+// Whoever drained a key by a stamp that was too early has to do it again.
+func TestRestampTakesADrainBack(t *testing.T) {
+	d, kids, _ := everyState(t)
+	old, drained := kids["primary"], kids["drained"]
+	before := *d.Key(drained)
+	must(t, d.Promote(at(time.Hour), kids["staged"]), d.Drain(at(2*time.Hour), old))
+	must(t, d.Restamp(at(time.Minute), kids["staged"])) // which changes nothing
+	if k := d.Key(old); !k.Drained.Equal(start.Add(2*time.Hour)) || !k.Demoted.Equal(start.Add(time.Hour)) {
+		t.Errorf("by an earlier stamp: %+v", k)
+	}
+	must(t, d.Restamp(at(3*time.Hour), kids["staged"]))
+	if k := d.Key(old); !k.Drained.IsZero() || !k.Demoted.Equal(start.Add(3*time.Hour)) {
+		t.Errorf("%+v", k)
+	}
+	if k := d.Key(drained); !k.Drained.Equal(before.Drained) || !k.Demoted.Equal(before.Demoted) {
+		t.Errorf("a key that stepped down at another time: %+v", k)
+	}
+}
