@@ -112,7 +112,7 @@ func readKey(o *strict.Object) Key {
 	defer o.Done()
 	k := Key{ID: o.String("id"), KID: o.String("kid"), State: State(o.String("state"))}
 	if k.State == Revoked {
-		k.Format, k.MaxTTL = o.String("format?"), o.Duration("max_ttl?")
+		k.Format, k.MaxTTL = readFilled(o, "format"), o.Duration("max_ttl?")
 		k.Created, k.Wrapped = o.Time("created?"), readWrapped(o, "wrapped?")
 	} else {
 		k.Format, k.MaxTTL = o.String("format"), o.Duration("max_ttl")
@@ -130,5 +130,14 @@ func readPeer(o *strict.Object) Peer {
 
 func readEvent(o *strict.Object) Event {
 	defer o.Done()
-	return Event{At: o.Time("at"), Action: o.String("action"), KID: o.String("kid?"), Actor: o.String("actor?"), Reason: o.String("reason?")}
+	return Event{At: o.Time("at"), Action: o.String("action"), KID: readFilled(o, "kid"), Actor: o.String("actor?"), Reason: o.String("reason?")}
+}
+
+// readFilled reads a string that is not empty where it is there.
+func readFilled(o *strict.Object, name string) string {
+	s := o.String(name + "?")
+	if s == "" && o.Has(name) {
+		o.Fail(name, "it is empty")
+	}
+	return s
 }

@@ -89,7 +89,7 @@ const (
 	errInstances = "it is not in [0, 2^31)"
 )
 
-// checkTimes checks what a policy and a former one have in common.
+// checkReach checks what a policy and a former one have in common.
 func checkReach(settle, maxStale, maxSkew time.Duration) error {
 	switch {
 	case settle < 0 || settle > maxDuration:
