@@ -160,7 +160,7 @@ func (w *wireDocument) text() ([]byte, error) {
 func (d *Document) wire() *wireDocument {
 	p := d.Policy
 	w := &wireDocument{
-		Version: Version, Name: d.Name, Lineage: d.Lineage, Revision: d.Revision, TTL: duration(d.TTL),
+		Version: formatVersion, Name: d.Name, Lineage: d.Lineage, Revision: d.Revision, TTL: duration(d.TTL),
 		Policy: wirePolicy{
 			MaxAge: duration(p.MaxAge), Settle: duration(p.Settle), MaxStale: duration(p.MaxStale),
 			MaxSkew: duration(p.MaxSkew), MinInstances: p.MinInstances, Proof: p.Proof,

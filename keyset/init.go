@@ -14,9 +14,10 @@ type InitOptions struct {
 	TTL    time.Duration // 0: 10 minutes
 	Policy Policy        // the zero value: DefaultPolicy()
 
-	// Secrets are those of an existing ring, as [local.New] takes them, the first one
-	// primary: the keyset takes it over, so that no token in flight is refused. None: a
-	// new key is made.
+	// Secrets are those of an existing ring, 32 to 1024 bytes each as [local.New] takes
+	// them, the first one primary: the keyset takes it over, so that no token in flight is
+	// refused. The others leave by TTL, so it has to be as long as tokens lived until now;
+	// it may be lowered afterwards. None: a new key is made.
 	Secrets [][]byte
 
 	// After is the revision that the keyset follows, when it replaces one that nobody can
@@ -115,7 +116,7 @@ func (d *Document) initKeys(ctx context.Context, s Services, o InitOptions) erro
 		return nil
 	}
 	for i, secret := range o.Secrets {
-		k, err := d.WrapKey(ctx, s, secret, at)
+		k, err := d.wrapKey(ctx, s, secret, at)
 		if err != nil {
 			return fmt.Errorf("secret %d: %w", i, err)
 		}

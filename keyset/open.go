@@ -129,12 +129,12 @@ func (d *Document) GenerateKey(ctx context.Context, s Services, now time.Time) (
 	return Key{}, fmt.Errorf("making a key for keyset %s: %d data keys in a row have the key id of another: the random source does not work", d.Name, draws)
 }
 
-// WrapKey makes a [Key] as [Document.GenerateKey] does, of a secret of 32 to 1024 bytes that
+// wrapKey makes a [Key] as [Document.GenerateKey] does, of a secret of 32 to 1024 bytes that
 // is in use already. It keeps nothing of secret.
 //
 // Before any call the error is [ErrConfig] for a secret of another length, and a
 // [*MoveError] if the keyset has or had a key of its key id.
-func (d *Document) WrapKey(ctx context.Context, s Services, secret []byte, now time.Time) (Key, error) {
+func (d *Document) wrapKey(ctx context.Context, s Services, secret []byte, now time.Time) (Key, error) {
 	key, err := localKey(secret)
 	switch {
 	case err != nil:

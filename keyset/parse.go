@@ -12,8 +12,8 @@ import (
 // is not one, or not one that this version reads.
 var ErrDocument = errors.New("not a usable keyset document")
 
-// Version is the version of the document format.
-const Version = 1
+// formatVersion is the version of the document format.
+const formatVersion = 1
 
 // Parse reads a document and checks all that can be checked without a key. Nothing in it
 // is to be trusted before [AuthKey.Verify].
@@ -42,8 +42,8 @@ func parse(doc []byte) (*Document, error) {
 		return nil, err
 	}
 	o := strict.Read(v)
-	if version := o.Int("version"); o.Err() == nil && version != Version {
-		return nil, fmt.Errorf("version: it is %d, and this program reads %d: use the one that wrote it", version, Version)
+	if version := o.Int("version"); o.Err() == nil && version != formatVersion {
+		return nil, fmt.Errorf("version: it is %d, and this program reads %d: use the one that wrote it", version, formatVersion)
 	}
 	d := &Document{
 		Name: o.String("name"), Lineage: o.String("lineage"), Revision: o.Int("revision"),

@@ -59,7 +59,9 @@ var (
 )
 
 // A SourceFunc is a [Source] made of one function that returns the document: enough
-// for a secret manager. The version is a hash of the document.
+// for a secret manager. The version is a hash of the document. The function is called by
+// several goroutines at once, keeps nothing of what it returns, and gives [ErrNotExist]
+// where there is no document.
 type SourceFunc func(context.Context) ([]byte, error)
 
 // Load calls f.
