@@ -3,6 +3,7 @@ package keyring
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -96,19 +97,29 @@ func (r *Ring) watch(ctx context.Context, w keyset.Watcher) {
 	}
 }
 
-// reload reads the document and applies it if it is the ring's next.
+// reload reads the document and applies it if it is the ring's next. Of those that wait
+// here for one another one reads for all.
 func (r *Ring) reload(ctx context.Context) error {
+	asked := r.reads.Load()
 	select {
 	case r.reading <- struct{}{}:
 		defer func() { <-r.reading }()
 	case <-ctx.Done():
 		return fmt.Errorf("keyring: keyset %s: waiting for another read: %w", r.config.Name, ctx.Err())
 	}
+	if r.reads.Load() > asked && r.readWell {
+		return nil // a read that began after this one was asked for
+	}
+	r.reads.Add(1)
+	r.readWell = false
 	r.mu.Lock()
 	epoch := r.epoch
 	r.mu.Unlock()
 	began := r.config.Now()
 	text, err := r.load(ctx)
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) && r.life.Err() == nil {
+		return err // whoever asked has left, which says nothing of the source
+	}
 	var d *keyset.Document
 	if err == nil && (r.loaded.IsZero() || !bytes.Equal(text, r.text)) {
 		d, err = r.check(text)
@@ -117,6 +128,7 @@ func (r *Ring) reload(ctx context.Context) error {
 		return ErrClosed
 	}
 	r.commit(ctx, d, text, began, epoch, err)
+	r.readWell = err == nil
 	return err
 }
 

@@ -455,3 +455,73 @@ func TestRetriesInTheBackground(t *testing.T) {
 		}
 	})
 }
+
+// A token under a key that the keyset has and the ring could not unwrap may be good, so it
+// is not called invalid; one under a key that was revoked is, whatever the keyset says.
+func TestTokenOfAKeyThatIsNotUnwrapped(t *testing.T) {
+	w := newWorld(t)
+	c, out, both := w.withOutage()
+	revoked := w.doc.Primary().KID
+	revokedToken, err := w.ringOf(revoked).Seal([]byte("payload"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.promote(w.stage())
+	before := w.encode(w.doc)
+	r := w.open(both)
+	k := w.newKey(c)
+	w.stageKey(k)
+	w.promote(k.KID)
+	other, err := keyset.Services{c}.OpenKey(t.Context(), "billing", k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := mustRing(t, other).Seal([]byte("payload"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	maybe := func(what, token string) {
+		t.Helper()
+		_, err := r.Unseal(token)
+		if err == nil || errors.Is(err, codec.ErrInvalid) || errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), r.KID(token)) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	out.set(keyset.Denied)
+	if err := r.Refresh(t.Context()); !errors.Is(err, ErrNotReady) {
+		t.Error(err)
+	}
+	maybe("denied", token)
+	if _, err := r.Unseal(token[:len(token)-1] + "!"); !errors.Is(err, codec.Malformed) {
+		t.Errorf("what is no token: %v", err)
+	}
+	if _, err := r.Unseal(made(1)); !errors.Is(err, codec.UnknownKey) {
+		t.Errorf("of no key at all: %v", err)
+	}
+	out.set("")
+	if err := r.Refresh(t.Context()); err != nil || !opens(t, r, token) {
+		t.Errorf("not healed: %v", err)
+	}
+
+	kid := w.stage()
+	staged, err := w.ringOf(kid).Seal([]byte("payload"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.store.put(w.retagged(func(doc object) { entryOf(doc, kid)["format"] = "v9" }))
+	_ = r.Refresh(t.Context())
+	maybe("another format", staged)
+
+	w.revoke(revoked)
+	_ = r.Refresh(t.Context())
+	again := tagged(t, before, w.authSecret(), func(doc object) { doc["revision"] = w.doc.Revision + 1 })
+	w.store.put(again)
+	_ = r.Refresh(t.Context())
+	if s := r.Status(); s.Revision != w.doc.Revision+1 {
+		t.Fatalf("%+v", s)
+	}
+	var invalid *codec.InvalidError
+	if _, err := r.Unseal(revokedToken); !errors.As(err, &invalid) || invalid.Reason != codec.UnknownKey {
+		t.Errorf("revoked, and back in the document: %v", err)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/echoseal/echoseal/codec"
 	"github.com/echoseal/echoseal/fleet"
 	"github.com/echoseal/echoseal/keyset"
 )
@@ -481,10 +482,131 @@ func TestReport(t *testing.T) {
 func TestLargeDocument(t *testing.T) {
 	w := newWorld(t)
 	w.store.put(w.retagged(func(doc object) { doc["more"] = strings.Repeat("x", keyset.LargeBytes) }))
-	r := w.open()
+	r := w.open(func(c *Config) { c.Every = 15 * time.Minute })
 	if s := r.Status(); len(s.Warnings) != 1 || !s.Ready() || s.Degraded != "" {
 		t.Errorf("%+v", s)
 	} else {
 		contains(t, "warning", s.Warnings[0], "65536")
 	}
+}
+
+// Whoever reads more rarely than the keyset asks for is told so before it is not ready.
+func TestWarnsOfRareReads(t *testing.T) {
+	w := newWorld(t)
+	r := w.open(func(c *Config) { c.Every = time.Hour - 1 })
+	policy := w.doc.Policy
+	for _, c := range []struct {
+		maxStale time.Duration
+		warned   bool
+	}{{time.Hour, false}, {time.Hour - time.Second, true}, {0, false}} {
+		policy.MaxStale = c.maxStale
+		w.change(func(d *keyset.Document) error { return d.SetPolicy(w.note(), policy) })
+		if err := r.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		warnings := r.Status().Warnings
+		if c.warned != (len(warnings) == 1) {
+			t.Errorf("max_stale %v: %q", c.maxStale, warnings)
+		} else if c.warned {
+			contains(t, "warning", warnings[0], "max_stale", c.maxStale.String())
+		}
+	}
+}
+
+// A token whose key is being looked for when the ring is closed is not called invalid.
+func TestClosedWhileItLooks(t *testing.T) {
+	w := newWorld(t)
+	synctest.Test(t, func(t *testing.T) {
+		w.t = t
+		r := w.open(func(c *Config) { c.Now = nil })
+		w.store.onLoad(func(ctx context.Context) { _ = hang(ctx) })
+		done := make(chan error)
+		go func() {
+			_, err := r.Unseal(made(1))
+			done <- err
+		}()
+		synctest.Wait() // it looks for the key
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; !errors.Is(err, ErrClosed) || errors.Is(err, codec.ErrInvalid) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A Refresh that whoever asked has given up says nothing of the source and the registry.
+func TestRefreshThatIsGivenUp(t *testing.T) {
+	w := newWorld(t)
+	registry := w.registry()
+	r := w.openWith(registry)
+	_ = w.log.text()
+	ctx, cancel := context.WithCancel(t.Context())
+	w.store.onLoad(func(context.Context) { cancel() })
+	if err := r.Refresh(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("given up while it reads: %v", err)
+	}
+	if err := r.Refresh(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("given up before: %v", err)
+	}
+	if s := r.Status(); s.Degraded != "" || s.LastErr != nil || !s.Ready() {
+		t.Errorf("%+v", s)
+	}
+	if text := w.log.text(); text != "" {
+		t.Errorf("logged: %s", text)
+	}
+	// A source that has not answered in the time that it was given is another matter.
+	w.store.onLoad(func(ctx context.Context) { _ = hang(ctx) })
+	late, end := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer end()
+	if err := r.reload(late); !errors.Is(err, context.DeadlineExceeded) || r.Status().Degraded == "" {
+		t.Errorf("%v: %+v", err, r.Status())
+	}
+}
+
+// Many that refresh at once do not wait for one read each: one that began after they asked
+// serves them all, and one that began before serves nobody.
+func TestRefreshesShareReads(t *testing.T) {
+	w := newWorld(t)
+	synctest.Test(t, func(t *testing.T) {
+		w.t = t
+		r := w.open(func(c *Config) { c.Now = nil })
+		w.store.onLoad(func(context.Context) { time.Sleep(time.Second) })
+		loads := w.store.loads.Load()
+		began := time.Now()
+		var wait sync.WaitGroup
+		refresh := func() {
+			wait.Go(func() {
+				if err := r.Refresh(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if s := r.Status(); s.Revision != w.doc.Revision {
+					t.Errorf("revision %d, and %d was there before it asked", s.Revision, w.doc.Revision)
+				}
+			})
+		}
+		refresh()
+		synctest.Wait() // its read has begun
+		for range 50 {
+			refresh()
+		}
+		wait.Wait()
+		if n, took := w.store.loads.Load()-loads, time.Since(began); n != 2 || took != 2*time.Second {
+			t.Errorf("%d reads in %v", n, took)
+		}
+		// What failed is not shared: each is told its own.
+		w.store.fail(errDown)
+		loads = w.store.loads.Load()
+		for range 3 {
+			wait.Go(func() {
+				if err := r.Refresh(t.Context()); !errors.Is(err, errDown) {
+					t.Errorf("%v", err)
+				}
+			})
+		}
+		wait.Wait()
+		if n := w.store.loads.Load() - loads; n != 3 {
+			t.Errorf("%d reads", n)
+		}
+	})
 }

@@ -124,9 +124,11 @@ func (g registry) Publish(ctx context.Context, id string, signed []byte, keep ti
 	r.mu.Unlock()
 	r.pushed.Store(true)
 	err := g.Registry.Publish(ctx, id, signed, keep)
-	if err == nil {
+	switch {
+	case err == nil:
 		r.noteAccepted(p.made, p.silence)
-	} else {
+	case errors.Is(ctx.Err(), context.Canceled): // that says nothing of the registry
+	default:
 		r.mu.Lock()
 		r.pushErr = err
 		r.noteError(err)

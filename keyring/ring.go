@@ -30,14 +30,16 @@ type Ring struct {
 	current atomic.Pointer[snapshot]
 	search  atomic.Pointer[search]
 
-	life    context.Context // of all that goes on in the background
-	end     context.CancelFunc
-	wait    sync.WaitGroup
-	wakes   chan struct{} // capacity 1: read the document
-	settled chan struct{} // capacity 1: an attempt at unwrapping has ended
-	reading chan struct{} // capacity 1: held while the document is read and applied
-	slots   chan struct{} // held by each call of a key service
-	steps   *steps        // what Open is waiting for
+	life     context.Context // of all that goes on in the background
+	end      context.CancelFunc
+	wait     sync.WaitGroup
+	wakes    chan struct{} // capacity 1: read the document
+	settled  chan struct{} // capacity 1: an attempt at unwrapping has ended
+	reading  chan struct{} // capacity 1: held while the document is read and applied
+	reads    atomic.Uint64 // how many have begun
+	readWell bool          // the last one succeeded; reading guards it
+	slots    chan struct{} // held by each call of a key service
+	steps    *steps        // what Open is waiting for
 
 	publisher *fleet.Publisher // nil without a registry
 	pushed    atomic.Bool      // the registry may have a report
@@ -101,8 +103,10 @@ func (r *Ring) MaxTTL() time.Duration {
 }
 
 // Unseal returns the payload of a token. The error is a [*codec.InvalidError] with the
-// reason [codec.Malformed], [codec.UnknownKey] or [codec.BadSeal], or [ErrClosed]. Whether
-// a token is in time is not for the ring to say, but for whoever reads the payload.
+// reason [codec.Malformed], [codec.UnknownKey] or [codec.BadSeal], or [ErrClosed]. It is
+// another one, and not [codec.ErrInvalid], for a token under a key that the keyset has and
+// the ring has not unwrapped: that token may be good. Whether a token is in time is not for
+// the ring to say, but for whoever reads the payload.
 func (r *Ring) Unseal(token string) ([]byte, error) {
 	payload, err := r.AppendUnseal(nil, token)
 	if err != nil {
@@ -128,7 +132,7 @@ func (r *Ring) AppendUnseal(dst []byte, token string) ([]byte, error) {
 			return dst, err
 		}
 		if k = r.await(s, id); k == nil {
-			return dst, err
+			return dst, r.current.Load().missed(id, err)
 		}
 	}
 	out, err := k.ring.AppendUnseal(dst, token)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -96,7 +98,7 @@ func TestCeilingChanges(t *testing.T) {
 // The limit of one key holds for this process, whatever happens to the keyset.
 func TestStopsAtTheSealLimit(t *testing.T) {
 	w := newWorld(t)
-	r := w.open()
+	r := w.open(func(c *Config) { c.Every = 15 * time.Minute })
 	old := w.doc.Primary().KID
 	r.current.Load().sealing.use.seals.Store(nearMaxSeals - 1)
 	if s := r.Status(); len(s.Warnings) != 0 {
@@ -166,6 +168,12 @@ func TestWhatIsNoRingSaysSo(t *testing.T) {
 		if s := r.Status(); s.Ready() || r.MaxTTL() != 0 || r.KID("") != "" {
 			t.Errorf("%+v", s)
 		}
+		recorder := httptest.NewRecorder()
+		r.Readiness().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/ready", nil))
+		if recorder.Code != http.StatusServiceUnavailable {
+			t.Errorf("%d %s", recorder.Code, recorder.Body)
+		}
+		contains(t, "readiness", recorder.Body.String(), `"ready":false`, "use Open")
 	}
 }
 

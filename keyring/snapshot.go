@@ -14,6 +14,7 @@ type snapshot struct {
 	closed  bool
 	keys    map[kid]*heldKey
 	any     *heldKey         // one of keys; nil if there is none
+	absent  map[kid]struct{} // keys of the keyset that are not held, and may be in other instances
 	revoked map[kid]struct{} // never written once the snapshot is there
 
 	sealing *heldKey      // one of keys; nil: nothing can be sealed
@@ -153,4 +154,16 @@ func (s *snapshot) refuse(token string) error {
 		return &codec.InvalidError{Reason: codec.UnknownKey, KID: id.String()}
 	}
 	return &codec.InvalidError{Reason: codec.Malformed}
+}
+
+// missed returns the error for a token under a key id that was looked for in vain, where
+// refused is why it is refused if nothing stands in the way of knowing that.
+func (s *snapshot) missed(id kid, refused error) error {
+	if s.closed {
+		return ErrClosed
+	}
+	if _, absent := s.absent[id]; absent {
+		return fmt.Errorf("keyring: keyset %s: key %v is in the keyset but not unwrapped here, so a token under it is neither good nor bad: see the ring's status", s.name, id)
+	}
+	return refused
 }

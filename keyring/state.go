@@ -62,7 +62,7 @@ func (r *Ring) apply(d *keyset.Document, text []byte, now time.Time) {
 			e = old[i]
 		}
 		e.takeOver(k, r.config.Services, k.Wrapped)
-		if _, revoked := r.revoked[parseKID(k.KID)]; revoked {
+		if r.isRevoked(parseKID(k.KID)) {
 			e.held, e.out = nil, leftOut{"revoked", "it was revoked in an earlier revision"}
 		}
 		r.entries = append(r.entries, e)
@@ -105,6 +105,11 @@ func (r *Ring) noteRevoked(d *keyset.Document) {
 	}
 }
 
+func (r *Ring) isRevoked(id kid) bool {
+	_, revoked := r.revoked[id]
+	return revoked
+}
+
 // useOf returns what is counted for a key id.
 func (r *Ring) useOf(id kid) *use {
 	u := r.uses[id]
@@ -127,7 +132,7 @@ func (r *Ring) rebuild() {
 	if r.closed {
 		return // the last snapshot is there
 	}
-	s := &snapshot{name: r.config.Name, keys: make(map[kid]*heldKey, len(r.entries)), revoked: r.revoked}
+	s := &snapshot{name: r.config.Name, keys: make(map[kid]*heldKey, len(r.entries)), absent: make(map[kid]struct{}), revoked: r.revoked}
 	if d := r.doc; d != nil {
 		s.maxSkew, s.ceiling, r.contact.maxStale = d.Policy.MaxSkew, d.TTL, d.Policy.MaxStale
 	}
@@ -142,6 +147,9 @@ func (r *Ring) rebuild() {
 			staged = append(staged, e.name)
 		default:
 			missing = append(missing, fmt.Sprintf("key %s, which is %s, is not unwrapped", e.name, e.key.State))
+		}
+		if id := parseKID(e.name); e.held == nil && !r.isRevoked(id) {
+			s.absent[id] = struct{}{}
 		}
 		if e.key.State == keyset.Primary {
 			primary = e

@@ -164,6 +164,9 @@ func (r *Ring) warnings() (all []string) {
 	if size := r.doc.Size(); size > keyset.LargeBytes {
 		all = append(all, fmt.Sprintf("the document has %d bytes; from %d on some places cannot hold it", size, keyset.LargeBytes))
 	}
+	if stale := r.doc.Policy.MaxStale; stale != 0 && r.config.Every >= stale {
+		all = append(all, fmt.Sprintf("it reads the keyset every %v by itself, and after %v, the keyset's max_stale, it is not ready: read more often", r.config.Every, stale))
+	}
 	for _, e := range r.entries {
 		if e.held != nil && e.held.use.sealed() >= nearMaxSeals {
 			all = append(all, fmt.Sprintf("key %s has made %d of 2^32 seals in this process alone: rotate now", e.name, e.held.use.sealed()))
@@ -205,9 +208,15 @@ func (r *Ring) Readiness() http.Handler {
 			Ready  bool   `json:"ready"`
 			Keyset string `json:"keyset"`
 			Reason string `json:"reason,omitempty"`
-		}{Keyset: r.config.Name}
+		}{}
 		code := http.StatusServiceUnavailable
-		if answer.Reason = r.current.Load().notReady(r.config.Now()); answer.Reason == "" {
+		if r == nil || r.config.Now == nil {
+			answer.Reason = errNotARing.Error()
+		} else {
+			now := r.config.Now()
+			answer.Keyset, answer.Reason = r.config.Name, r.current.Load().notReady(now)
+		}
+		if answer.Reason == "" {
 			answer.Ready, code = true, http.StatusOK
 		}
 		text, err := json.Marshal(answer)
