@@ -27,7 +27,7 @@ func Collect(ctx context.Context, key *Key, now func() time.Time, sources ...Sou
 		err       error
 	}
 	all := each(sources, func(source Source) found {
-		answers, err := source.Collect(ctx)
+		answers, err := ask(ctx, source)
 		slices.SortStableFunc(answers, func(a, b Answer) int { return strings.Compare(a.Address, b.Address) })
 		instances := make([]Instance, len(answers))
 		for i, answer := range answers {
@@ -47,6 +47,33 @@ func Collect(ctx context.Context, key *Key, now func() time.Time, sources ...Sou
 		}
 	}
 	return o
+}
+
+// overtime is how long a source may take to notice that ctx has ended.
+const overtime = time.Second
+
+// ask returns what a source answers. One that does not heed the end of ctx is left behind.
+func ask(ctx context.Context, source Source) ([]Answer, error) {
+	var answers []Answer
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		answers, err = source.Collect(ctx)
+	}()
+	select {
+	case <-done:
+		return answers, err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(overtime)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return answers, err
+	case <-timer.C:
+		return nil, fmt.Errorf("%w: it was not waited for any longer", ErrUnreachable)
+	}
 }
 
 // plain returns t as data: in UTC, and without the reading of a monotonic clock.

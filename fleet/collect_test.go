@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/echoseal/echoseal/fleet"
@@ -344,4 +345,33 @@ func TestCollectEndsWithItsContext(t *testing.T) {
 		t.Fatalf("%+v", o.Instances)
 	}
 	wantErr(t, "the silent one", o.Instances[1].Err, fleet.ErrUnreachable)
+}
+
+// deaf does not notice that its context has ended.
+type deaf struct{ canned }
+
+func (d deaf) Collect(ctx context.Context) ([]fleet.Answer, error) {
+	time.Sleep(time.Hour)
+	return d.canned.Collect(ctx)
+}
+
+// A source that does not heed its context is a failed one, and holds up nobody.
+func TestCollectLeavesTheDeafBehind(t *testing.T) {
+	good := canned{name: "good://", answers: []fleet.Answer{listed(t, "a", report(1))}}
+	key := mustKey(t, 0)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		began := time.Now()
+		o := fleet.Collect(ctx, key, nil, deaf{canned{name: "deaf://"}}, good)
+		if took := time.Since(began); took > 12*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if len(o.Failures) != 1 || o.Failures[0].Source != "deaf://" || len(o.Instances) != 1 || o.Instances[0].Err != nil {
+			t.Errorf("%+v", o)
+		} else {
+			wantErr(t, "deaf", o.Failures[0], fleet.ErrUnreachable)
+		}
+		time.Sleep(2 * time.Hour) // it comes to an end
+	})
 }

@@ -11,6 +11,10 @@ import (
 	"time"
 )
 
+// longestAttempt is how long a registry is waited for that does not answer. It is a matter
+// of networks, and not of how often reports are wished for.
+const longestAttempt = 30 * time.Second
+
 // A Publisher pushes the reports of one instance to a registry. Set its fields, then use
 // its methods; they are safe for concurrent use. It starts no goroutine.
 //
@@ -66,15 +70,15 @@ func (p *Publisher) Publish(ctx context.Context) error {
 }
 
 // Run publishes a report at once and at every interval, or sooner after one that was
-// not accepted. Each attempt is given one interval. It returns when ctx ends, and
-// panics if Every is not positive.
+// not accepted. Each attempt is given one interval, and half a minute at most. It returns
+// when ctx ends, and panics if Every is not positive.
 func (p *Publisher) Run(ctx context.Context) {
 	if p.Every <= 0 {
 		panic("fleet: Publisher.Every is not positive")
 	}
 	retry := p.Every / 16
 	for {
-		attempt, cancel := context.WithTimeout(ctx, p.Every)
+		attempt, cancel := context.WithTimeout(ctx, min(p.Every, longestAttempt))
 		err := p.Publish(attempt)
 		cancel()
 		delay := p.Every

@@ -278,3 +278,23 @@ func TestPublisherErrors(t *testing.T) {
 	l.Every = 0
 	l.Run(t.Context())
 }
+
+// However rarely reports are wished for, one that hangs is not waited for as long.
+func TestHangingReportIsTriedAgainSoon(t *testing.T) {
+	key := mustKey(t, 0)
+	synctest.Test(t, func(t *testing.T) {
+		l := newLife(key)
+		l.Every = 24 * time.Hour
+		l.Registry = &slow{delay: time.Hour}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { l.Run(ctx) })
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if n := l.attempts(); n < 2 {
+			t.Errorf("%d attempts in two hours", n)
+		}
+		cancel()
+		running.Wait()
+	})
+}
