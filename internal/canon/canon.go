@@ -2,6 +2,7 @@ package canon
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +21,7 @@ func appendCanonical(dst, src []byte, small uint32) ([]byte, error) {
 	}
 	w := writers.Get().(*writer)
 	defer w.release()
-	w.scanner = scanner{src: view(src)}
+	w.scanner = scanner{src: view(src), copier: w}
 	w.out, w.start, w.small = dst, len(dst), small
 	w.space()
 	p := w.write()
@@ -29,6 +30,7 @@ func appendCanonical(dst, src []byte, small uint32) ([]byte, error) {
 			p = trailing
 		}
 	}
+	w.flush(w.i)
 	if p == "" && len(w.objects) > 0 {
 		w.reorder()
 	}
@@ -36,12 +38,14 @@ func appendCanonical(dst, src []byte, small uint32) ([]byte, error) {
 }
 
 // A writer writes the canonical form of what its scanner takes, in the order of the
-// source. It puts the members of a small object in order when that is complete, and notes
+// source. What stays as it is, which is most, it copies in runs as long as they get. It
+// puts the members of a small object in order when that is complete, and notes
 // larger ones to put them in order at the end: moving each at once would move its inner
 // ones again at every level.
 type writer struct {
 	scanner
 	out     []byte
+	copied  int      // how far into the source out goes; from there to i all stays as it is
 	start   int      // where the document begins in out; offsets count from there
 	small   uint32   // how long an object may be to be put in order at once
 	names   []byte   // the text of names that is not read off the source
@@ -54,7 +58,10 @@ type writer struct {
 // A member is where one stands in the output, and its name in the source, or in
 // writer.names as if that lay behind the source. A document of [MaxBytes] can have
 // millions of members.
-type member struct{ start, end, name, nameEnd uint32 }
+type member struct {
+	head                      uint64 // of the name, which tells most names apart
+	start, end, name, nameEnd uint32
+}
 
 // An object is where one stands in the output, and which of writer.sorted are its
 // members.
@@ -70,17 +77,25 @@ func (w *writer) release() {
 		return
 	}
 	clear(w.names)
-	*w = writer{names: w.names[:0], members: w.members[:0], objects: w.objects[:0], sorted: w.sorted[:0], scratch: w.scratch[:0]}
+	clear(w.members)
+	clear(w.sorted)
+	w.scanner, w.out, w.copied = scanner{}, nil, 0
+	w.names, w.members, w.objects, w.sorted = w.names[:0], w.members[:0], w.objects[:0], w.sorted[:0]
 	writers.Put(w)
 }
 
 // at returns the offset of what is written next.
-func (w *writer) at() uint32 { return uint32(len(w.out) - w.start) }
+func (w *writer) at() uint32 { return uint32(len(w.out) - w.start + w.i - w.copied) }
+
+// flush copies what stays as it is, up to end. What the source has from there to where the
+// scanner stands is left out.
+func (w *writer) flush(end int) {
+	w.out = append(w.out, w.src[w.copied:end]...)
+	w.copied = w.i
+}
 
 // write takes a value and writes it.
 func (w *writer) write() problem {
-	start := w.i
-	var p problem
 	switch w.peek() {
 	case '"':
 		return w.writeString()
@@ -89,63 +104,62 @@ func (w *writer) write() problem {
 	case '[':
 		return w.writeArray()
 	case 't', 'f', 'n':
-		p = w.literal()
-		w.out = append(w.out, w.src[start:w.i]...)
-	default:
-		if p = w.number(); p == "" {
-			w.out, p = appendNumber(w.out, w.src[start:w.i])
-		}
+		return w.literal()
 	}
-	return p
+	return w.writeNumber()
 }
 
 // writeString takes a string and writes it.
 func (w *writer) writeString() problem {
-	start := w.i
 	w.i++
-	w.i += plain(w.src[w.i:])
-	if w.peek() == '"' { // as most are
-		w.i++
-		w.out = append(w.out, w.src[start:w.i]...)
-		return ""
-	}
-	for w.out = append(w.out, w.src[start:w.i]...); w.peek() != '"'; {
-		if w.i == len(w.src) {
+	for {
+		w.i += plain(w.src[w.i:])
+		switch c := w.peek(); {
+		case c == '"':
+			w.i++
+			return ""
+		case w.i == len(w.src):
 			return noEnd
+		case c == '\\':
+			if c := short(w.src[w.i:]); c != 0 && c != '/' { // this is its escape
+				w.i += 2
+				continue
+			}
 		}
 		r, size := character(w.src[w.i:])
 		if size == 0 {
 			return badString
 		}
-		w.out = appendEscaped(w.out, r)
+		end := w.i
 		w.i += size
-		n := plain(w.src[w.i:])
-		w.out = append(w.out, w.src[w.i:w.i+n]...)
-		w.i += n
+		w.flush(end)
+		w.out = appendEscaped(w.out, r)
 	}
-	w.out = append(w.out, '"')
-	w.i++
-	return ""
+}
+
+func (w *writer) writeNumber() problem {
+	start := w.i
+	p := w.number()
+	if number := w.src[start:w.i]; p == "" && !staysAsItIs(number) {
+		w.flush(start)
+		w.out, p = appendNumber(w.out, number)
+	}
+	return p
 }
 
 func (w *writer) writeArray() problem {
-	w.out = append(w.out, '[')
 	empty, p := w.enter(']')
 	for more := !empty && p == ""; more; {
 		if p = w.write(); p != "" {
 			return p
 		}
-		if more, p = w.next(']'); more {
-			w.out = append(w.out, ',')
-		}
+		more, p = w.next(']')
 	}
-	w.out = append(w.out, ']')
 	return p
 }
 
 func (w *writer) writeObject() problem {
 	start := w.at()
-	w.out = append(w.out, '{')
 	first := len(w.members)
 	inOrder := true
 	empty, p := w.enter('}')
@@ -160,14 +174,15 @@ func (w *writer) writeObject() problem {
 		m.end = w.at()
 		inOrder = inOrder && (len(w.members) == first || w.compare(w.members[len(w.members)-1], m) < 0)
 		w.members = append(w.members, m)
-		if more, p = w.next('}'); more {
-			w.out = append(w.out, ',')
+		if more, p = w.next('}'); p != "" {
+			return p
 		}
 	}
-	w.out = append(w.out, '}')
 	if !inOrder {
+		w.flush(w.i)
 		w.sort(start, w.members[first:])
 	}
+	clear(w.members[first:]) // heads are pieces of names
 	w.members = w.members[:first]
 	return p
 }
@@ -179,8 +194,7 @@ func (w *writer) writeName(m *member) problem {
 	}
 	start := w.i
 	if n := start + 1 + plain(w.src[start+1:]); len(w.src) >= n+2 && w.src[n:n+2] == `":` { // as most are
-		m.name, m.nameEnd = uint32(start+1), uint32(n)
-		w.out = append(w.out, w.src[start:n+2]...)
+		m.head, m.name, m.nameEnd = head(w.src[start+1:], n-start-1), uint32(start+1), uint32(n)
 		w.i = n + 2
 		w.space()
 		return ""
@@ -191,8 +205,27 @@ func (w *writer) writeName(m *member) problem {
 	m.name = uint32(len(w.src) + len(w.names))
 	w.names, _ = appendText(w.names, w.src[start+1:w.i-1]) // it has just been taken
 	m.nameEnd = uint32(len(w.src) + len(w.names))
-	w.out = append(w.out, ':')
+	name := w.name(*m)
+	m.head = head(name, len(name))
 	return w.colon()
+}
+
+// head returns the first eight of the n bytes of a name at the start of s as a number that
+// has their order. A shorter name is filled up with zeros.
+func head(s string, n int) (bytes uint64) {
+	if len(s) < 8 {
+		for i := range 8 {
+			if bytes <<= 8; i < n {
+				bytes |= uint64(s[i])
+			}
+		}
+		return bytes
+	}
+	bytes = bits.ReverseBytes64(word(s))
+	if n < 8 {
+		bytes &^= 1<<(64-8*n) - 1
+	}
+	return bytes
 }
 
 // name returns the name of a member, in UTF-8 or what is left of it when surrogates are
@@ -206,26 +239,16 @@ func (w *writer) name(m member) string {
 
 // compare orders two members by their names.
 func (w *writer) compare(a, b member) int {
-	x, y := w.name(a), w.name(b)
-	if x != "" && y != "" && x[0] != y[0] {
-		return int(x[0]) - int(y[0]) // most names differ here
+	if a.head != b.head {
+		return cmp.Compare(a.head, b.head)
 	}
-	return strings.Compare(x, y)
+	return strings.Compare(w.name(a), w.name(b))
 }
 
 // sort puts the object that was written from start on in order of its members' names, of
 // each name the last. One that is not small is only noted.
 func (w *writer) sort(start uint32, members []member) {
-	repeated := false
-	slices.SortFunc(members, func(a, b member) int {
-		order := w.compare(a, b)
-		if order == 0 {
-			repeated = true
-			return cmp.Compare(a.start, b.start)
-		}
-		return order
-	})
-	if repeated {
+	if w.order(members) {
 		last := members[:0]
 		for i, m := range members {
 			if i+1 == len(members) || w.compare(m, members[i+1]) != 0 {
@@ -242,6 +265,37 @@ func (w *writer) sort(start uint32, members []member) {
 	w.sorted = append(w.sorted, members...)
 	o.last = uint32(len(w.sorted))
 	w.objects = append(w.objects, o)
+}
+
+// order puts members in order of their names, those of one name in order of the source,
+// and reports whether there are any of one name.
+func (w *writer) order(members []member) (repeated bool) {
+	if len(members) > 16 {
+		slices.SortFunc(members, func(a, b member) int {
+			order := w.compare(a, b)
+			if order == 0 {
+				repeated = true
+				return cmp.Compare(a.start, b.start)
+			}
+			return order
+		})
+		return repeated
+	}
+	// As slices.SortFunc does it for few, but without a call for each comparison.
+	for i := 1; i < len(members); i++ {
+		m, at := members[i], i
+		for ; at > 0 && m.head <= members[at-1].head; at-- {
+			if m.head == members[at-1].head {
+				if order := w.compare(m, members[at-1]); order >= 0 {
+					repeated = repeated || order == 0
+					break
+				}
+			}
+			members[at] = members[at-1]
+		}
+		members[at] = m
+	}
+	return repeated
 }
 
 // rewrite writes the object that was written from start on once more, in order.

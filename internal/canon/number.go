@@ -3,6 +3,7 @@ package canon
 import (
 	"math"
 	"strconv"
+	"strings"
 )
 
 // maxDigits is CPython's limit on the digits of an integer.
@@ -26,6 +27,13 @@ func AppendFloat(dst []byte, f float64) []byte {
 		return dst
 	}
 	return strconv.AppendFloat(dst, f, 'e', -1, 64)
+}
+
+// staysAsItIs reports whether a number of JSON's grammar is its own canonical form, or
+// false if that takes more than a look.
+func staysAsItIs(number string) bool {
+	digits := strings.TrimPrefix(number, "-")
+	return len(digits) < maxDigits && digits[0] != '0' && digitsEnd(digits, 0) == len(digits)
 }
 
 // appendNumber appends a number of JSON's grammar.

@@ -36,9 +36,10 @@ func (p problem) at(offset int) error {
 // A scanner walks over a document. Its methods start at src[i], leave i behind what
 // they took, and stop where the problem is.
 type scanner struct {
-	src   string
-	i     int
-	depth int
+	src    string
+	i      int
+	depth  int
+	copier *writer // what copies what is taken, or nil; it has no use for space
 }
 
 // space takes white space; most documents have none.
@@ -48,16 +49,18 @@ func (s *scanner) space() {
 	}
 }
 
+//go:noinline // so that space is inlined
 func (s *scanner) takeSpace() {
-	for s.i < len(s.src) {
-		switch s.src[s.i] {
-		case ' ', '\t', '\n', '\r':
-			s.i++
-		default:
-			return
-		}
+	start := s.i
+	for s.i < len(s.src) && isSpace(s.src[s.i]) {
+		s.i++
+	}
+	if s.copier != nil {
+		s.copier.flush(start)
 	}
 }
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
 // peek returns the next byte, or 0 at the end.
 func (s *scanner) peek() byte {
