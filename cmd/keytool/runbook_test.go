@@ -25,7 +25,7 @@ import (
 	"github.com/echoseal/echoseal/keyset"
 )
 
-// The pages for operators show what keytool prints: each command on them is run, and what
+// The README and the pages for operators show what keytool prints: each command on them is run, and what
 // it prints is compared. With UPDATE_RUNBOOK=1 the pages are written anew.
 //
 // Beside what the scripts of TestScript know, what happens meanwhile is told with
@@ -38,8 +38,8 @@ import (
 // folder are other ones on the pages, always the same and of the same length.
 func TestRunbook(t *testing.T) {
 	r := &runbook{seen: make(map[string]bool)}
-	for _, name := range []string{"runbook.md", "runbook-status.md"} {
-		p, err := readPage(filepath.Join("..", "..", "docs", name))
+	for name, home := range map[string]string{"README.md": "/tmp/try", "docs/runbook.md": "/etc/echoseal", "docs/runbook-status.md": "/etc/echoseal"} {
+		p, err := readPage(filepath.Join("..", "..", filepath.FromSlash(name)), home)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,9 +125,6 @@ func newDesk(env *testscript.Env) *desk {
 	return &desk{work: env.WorkDir, ids: ids{shown: make(map[string]string), real: make(map[string]string)}, servers: make(map[string]*http.Server)}
 }
 
-// home is the folder of an operator, on the pages.
-const home = "/etc/echoseal"
-
 // The ids on the pages, by their kind, in the order in which a section comes to them.
 var shownIDs = map[string][]string{
 	"key": {"4c11d0e2", "9f2c61ab", "01d4a2c3", "77aa0b1c", "c58e3f90", "2be61d47", "e0937ac5", "6d12f8b4", "b3a4095e", "58cd7e21", "f6170b9d", "8a3ed246"},
@@ -179,7 +176,7 @@ func (i *ids) mean(ts *testscript.TestScript, text string) string {
 
 // look makes the keys of the keyset known, in its order.
 func (d *desk) look(ts *testscript.TestScript) {
-	text, err := os.ReadFile(ts.Getenv("ECHOSEAL_STORE"))
+	text, err := os.ReadFile(ts.MkAbs(ts.Getenv("ECHOSEAL_STORE")))
 	if err != nil {
 		return // there is none yet
 	}
@@ -197,7 +194,7 @@ func (d *desk) look(ts *testscript.TestScript) {
 func (r *runbook) typed(ts *testscript.TestScript, p *page, c *typed) {
 	d := deskOf(ts)
 	d.look(ts)
-	text := d.ids.mean(ts, strings.ReplaceAll(c.text, home, d.work))
+	text := d.ids.mean(ts, strings.ReplaceAll(c.text, p.home, d.work))
 	if !strings.Contains(text, "echo $?") && d.code != 0 {
 		ts.Fatalf("%s:%d: the command before has exited with %d, and the page does not tell: $ echo $?", p.path, c.line, d.code)
 	}
@@ -205,7 +202,7 @@ func (r *runbook) typed(ts *testscript.TestScript, p *page, c *typed) {
 	d.look(ts)
 	c.got = nil
 	if out != "" {
-		c.got = strings.Split(strings.TrimSuffix(d.ids.showAll(strings.ReplaceAll(out, d.work, home)), "\n"), "\n")
+		c.got = strings.Split(strings.TrimSuffix(d.ids.showAll(strings.ReplaceAll(out, d.work, p.home)), "\n"), "\n")
 	}
 	if want := p.lines[c.from:c.to]; !updating() && !slices.Equal(c.got, want) {
 		ts.Fatalf("%s:%d: $ %s\nthe page shows\n%s\nand it prints (UPDATE_RUNBOOK=1 writes the page anew)\n%s", p.path, c.line, c.text, strings.Join(want, "\n"), strings.Join(c.got, "\n"))
@@ -215,11 +212,14 @@ func (r *runbook) typed(ts *testscript.TestScript, p *page, c *typed) {
 	}
 }
 
+var aSetting = regexp.MustCompile(`([A-Z_]+)=("[^"]*"|\S+)`)
+
 // shell runs a command as a shell does whose last one has exited with d.code.
 func (d *desk) shell(ts *testscript.TestScript, text string) string {
-	if setting, ok := strings.CutPrefix(text, "export "); ok {
-		name, value, _ := strings.Cut(setting, "=")
-		ts.Setenv(name, strings.Trim(value, `"'`))
+	if settings, ok := strings.CutPrefix(text, "export "); ok {
+		for _, s := range aSetting.FindAllStringSubmatch(settings, -1) {
+			ts.Setenv(s[1], strings.Trim(s[2], `"`))
+		}
 		return ""
 	}
 	script := fmt.Sprintf("exec 2>&1; umask 022; (exit %d)\n%s", d.code, text)

@@ -18,6 +18,7 @@ import (
 //	-->
 type page struct {
 	path     string
+	home     string // the folder of the operator, on the page
 	lines    []string
 	commands []*typed
 	sections []section
@@ -37,12 +38,12 @@ type typed struct {
 	got      []string
 }
 
-func readPage(path string) (*page, error) {
+func readPage(path, home string) (*page, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	p := &page{path: path, lines: strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")}
+	p := &page{path: path, home: home, lines: strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")}
 	for n := 0; n < len(p.lines); n++ {
 		switch line := p.lines[n]; {
 		case strings.HasPrefix(line, "## "):
