@@ -117,7 +117,11 @@ func (c clock) sleep(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	if hold := os.Getenv("TEST_HOLD"); hold != "" {
-		// The script wants the process to be here for as long as the file is not.
+		// The script wants the process to be here for as long as the file is not, and to
+		// know that it is.
+		if err := os.WriteFile(hold+".held", nil, 0o600); err != nil {
+			return err
+		}
 		for {
 			if _, err := os.Stat(hold); err == nil {
 				break

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/echoseal/echoseal/fleet"
 	"github.com/echoseal/echoseal/keyset"
+	"github.com/echoseal/echoseal/rotation"
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -95,18 +95,25 @@ func (r *doctorReport) text(p *printer) {
 }
 
 func (a *app) doctor(ctx context.Context) error {
-	r := &doctorReport{}
-	o, err := a.connect(ctx)
+	if err := a.required(); err != nil {
+		return err
+	}
+	r, o := &doctorReport{}, &opened{app: a}
+	defer o.close()
+	if err := a.doctorServices(ctx, r, o); err != nil {
+		return err
+	}
+	there, err := a.doctorStore(ctx, r, o)
 	if err != nil {
 		return err
 	}
-	defer o.close()
-	a.report = r
-	a.doctorServices(ctx, r, o)
-	if a.doctorStore(ctx, r, o) {
+	if there {
 		a.doctorKeys(ctx, r, o)
-		a.doctorFleet(ctx, r, o)
+		if err := a.doctorFleet(ctx, r, o); err != nil {
+			return err
+		}
 	}
+	a.report = r
 	r.Verdict = map[string]string{isOK: "healthy", isWarning: "warnings", isFailed: "unhealthy"}[r.worst()]
 	if r.Verdict == "unhealthy" {
 		return exit(refused)
@@ -114,23 +121,48 @@ func (a *app) doctor(ctx context.Context) error {
 	return nil
 }
 
-// doctorServices wraps and unwraps a test key with each service.
-func (a *app) doctorServices(ctx context.Context, r *doctorReport, o *opened) {
-	for i, s := range o.services {
-		name := a.flags.keyServices[min(i, len(a.flags.keyServices)-1)]
-		r.try("key service "+name, tryService(ctx, s, a.flags.name), "a test key was wrapped and unwrapped", "")
-		d, ok := s.(keyset.Describer)
-		if !ok {
-			continue
-		}
-		keys, err := d.Describe(ctx)
+// opens adds that something cannot be opened. A setting that is wrong in itself is an
+// error of whoever typed it.
+func (r *doctorReport) opens(what string, err error) error {
+	if err = misconfigured(err); exitOf(err) != usage {
+		r.add(what, isFailed, err.Error(), "")
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// doctorServices opens each service by itself, and wraps and unwraps a test key with it.
+func (a *app) doctorServices(ctx context.Context, r *doctorReport, o *opened) error {
+	for _, uri := range a.flags.keyServices {
+		what := "key service " + uri
+		services, err := a.KeyServices.Open(ctx, uri)
 		if err != nil {
-			r.add("key service "+name, isWarning, "it does not tell of its keys: "+err.Error(), "allow it, to be warned before a key or a credential ends")
+			if err := r.opens("key service", err); err != nil {
+				return err
+			}
 			continue
 		}
-		for _, k := range keys {
-			a.doctorDescription(r, k)
+		o.services = append(o.services, services...)
+		for _, s := range services {
+			a.doctorService(ctx, r, what, s)
 		}
+	}
+	return nil
+}
+
+func (a *app) doctorService(ctx context.Context, r *doctorReport, what string, s keyset.KeyService) {
+	r.try(what, tryService(ctx, s, a.flags.name), "a test key was wrapped and unwrapped", "")
+	d, ok := s.(keyset.Describer)
+	if !ok {
+		return
+	}
+	keys, err := d.Describe(ctx)
+	if err != nil {
+		r.add(what, isWarning, "it does not tell of its keys: "+err.Error(), "allow it, to be warned before a key or a credential ends")
+		return
+	}
+	for _, k := range keys {
+		a.doctorDescription(r, k)
 	}
 }
 
@@ -178,27 +210,38 @@ func tryService(ctx context.Context, s keyset.KeyService, name string) error {
 }
 
 // doctorStore reads and verifies the document.
-func (a *app) doctorStore(ctx context.Context, r *doctorReport, o *opened) bool {
+func (a *app) doctorStore(ctx context.Context, r *doctorReport, o *opened) (there bool, err error) {
+	if o.source, err = a.Stores.Open(ctx, a.flags.store); err != nil {
+		return false, r.opens("store", err)
+	}
+	if len(o.services) == 0 {
+		r.add("store "+o.place(), isWarning, "not read: there is no key service to open it with", "")
+		return false, nil
+	}
+	what := "store " + o.place()
 	began := a.Now()
-	err := o.load(ctx)
+	err = o.load(ctx)
 	took := a.Now().Sub(began)
-	if !r.try("store "+a.flags.store, err, fmt.Sprintf("read and verified in %s", shortDuration(took)), "") {
-		return false
+	if exitOf(err) == usage {
+		return false, err
+	}
+	if !r.try(what, err, fmt.Sprintf("read and verified in %s", shortDuration(took)), "") {
+		return false, nil
 	}
 	if _, err := o.store(); err != nil {
-		r.add("store "+a.flags.store, isWarning, "it can only be read from here", "write the keyset where it comes from")
+		r.add(what, isWarning, "it can only be read from here", "write the keyset where it comes from")
 	}
 	d := o.doc
 	if size := d.Size(); size > keyset.LargeBytes {
-		r.add("store "+a.flags.store, isWarning, fmt.Sprintf("the keyset is %d bytes large; some places hold no more than %d", size, keyset.LargeBytes), "")
+		r.add(what, isWarning, fmt.Sprintf("the keyset is %d bytes large; some places hold no more than %d", size, keyset.LargeBytes), "")
 	}
 	if d.HasUnknownMembers() {
 		r.add("keyset "+d.Name, isWarning, "it has members that this version does not know, so this version cannot change it", "use the newer keytool that wrote it")
 	}
 	if took > d.Policy.Settle/4 && d.Policy.Settle > 0 {
-		r.add("store "+a.flags.store, isWarning, fmt.Sprintf("a read took %s, and settle is %s", shortDuration(took), shortDuration(d.Policy.Settle)), "keytool policy --settle, longer")
+		r.add(what, isWarning, fmt.Sprintf("a read took %s, and settle is %s", shortDuration(took), shortDuration(d.Policy.Settle)), "keytool policy --settle, longer")
 	}
-	return true
+	return true, nil
 }
 
 // doctorKeys opens every key, under each of its wrappings.
@@ -233,28 +276,63 @@ func (a *app) doctorKeys(ctx context.Context, r *doctorReport, o *opened) {
 	}
 }
 
-// doctorFleet asks every instance, and compares clocks.
-func (a *app) doctorFleet(ctx context.Context, r *doctorReport, o *opened) {
-	if len(o.sources) == 0 {
+// doctorFleet asks every instance, compares clocks, and adds up what was sealed.
+func (a *app) doctorFleet(ctx context.Context, r *doctorReport, o *opened) (err error) {
+	if len(a.flags.fleet) == 0 {
 		if o.doc.Policy.Proof == keyset.ProofReports {
 			r.add("fleet", isWarning, "no --fleet is given, and the policy asks for reports: a promotion would be blocked", "set --fleet, or keytool policy --proof settle where servers cannot report")
 		}
-		return
+		return nil
 	}
+	if o.sources, err = a.Fleets.Open(ctx, a.flags.fleet...); err != nil {
+		return r.opens("fleet", err)
+	}
+	now := a.Now()
 	obs := o.observe(ctx)
-	for _, failure := range obs.Failures {
-		r.add("fleet "+failure.Source, isFailed, failure.Error(), "")
-	}
-	if len(obs.Instances) == 0 && len(obs.Failures) == 0 {
-		r.add("fleet", isFailed, "no instance reports", "start the servers, or correct --fleet")
+	j := judge{o.doc, &obs, a.Now()}
+	ill := make(map[string]bool)
+	for _, reason := range rotation.Obeyed(o.doc, obs, now).Reasons {
+		if !reason.Fault() {
+			continue
+		}
+		f := j.reason(reason, rotation.Blocked)
+		what := "fleet"
+		if f.Instance != "" {
+			what = "instance " + f.Instance
+			ill[f.Address] = true
+		}
+		r.add(what, isFailed, f.line, f.Fix)
 	}
 	for n := range obs.Instances {
-		a.doctorInstance(r, o.doc, &obs, &obs.Instances[n])
+		i := &obs.Instances[n]
+		if ill[i.Address] {
+			continue
+		}
+		in := newInstance(o.doc, &obs, i)
+		detail := fmt.Sprintf("revision %d, seals with %s", in.Revision, orDash(in.SealsWith))
+		if in.Health == "ok" {
+			r.add("instance "+in.Name, isOK, detail, "")
+		} else {
+			r.add("instance "+in.Name, isWarning, detail+"; "+in.Health, "")
+		}
 	}
+	j.doctorBudget(r)
+	return nil
 }
 
-func (a *app) doctorInstance(r *doctorReport, d *keyset.Document, obs *fleet.Observation, i *fleet.Instance) {
-	if j := newInstance(d, obs, i); j.Health == "ok" {
-		r.add("instance "+i.Name(), isOK, fmt.Sprintf("revision %d, seals with %s", j.Revision, orDash(j.SealsWith)), "")
+// doctorBudget warns before a key has sealed all that it may.
+func (j judge) doctorBudget(r *doctorReport) {
+	for _, k := range j.doc.Keys {
+		if k.State != keyset.Primary {
+			continue
+		}
+		seals := rotation.Seals(j.doc, *j.obs, k.KID, j.now)
+		detail := fmt.Sprintf("about %s tokens were sealed with it, %s of what a key may seal", shortCount(seals), shareOfBudget(seals))
+		switch {
+		case seals > rotation.BudgetAlarm:
+			r.add("key "+k.KID, isFailed, detail, "keytool rotate --wait, now")
+		case seals > rotation.Budget/2:
+			r.add("key "+k.KID, isWarning, detail, "keytool rotate --wait")
+		}
 	}
 }

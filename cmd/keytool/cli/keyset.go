@@ -43,8 +43,8 @@ type opened struct {
 	version string
 }
 
-// connect opens the store, the key services and the fleet, and reads nothing yet.
-func (a *app) connect(ctx context.Context) (*opened, error) {
+// required completes the settings, and tells which are missing.
+func (a *app) required() error {
 	a.settings()
 	var missing []string
 	if a.flags.store == "" {
@@ -57,7 +57,15 @@ func (a *app) connect(ctx context.Context) (*opened, error) {
 		missing = append(missing, "--key-service or ECHOSEAL_KEY_SERVICES")
 	}
 	if len(missing) > 0 {
-		return nil, usagef("set %s", strings.Join(missing, ", and "))
+		return usagef("set %s", strings.Join(missing, ", and "))
+	}
+	return nil
+}
+
+// connect opens the store, the key services and the fleet, and reads nothing yet.
+func (a *app) connect(ctx context.Context) (*opened, error) {
+	if err := a.required(); err != nil {
+		return nil, err
 	}
 	o := &opened{app: a}
 	var err error

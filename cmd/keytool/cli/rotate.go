@@ -148,12 +148,29 @@ func (r *rotating) turn(ctx context.Context, cmd *cobra.Command) (turn, error) {
 	now := r.app.Now()
 	obs := r.observe(ctx)
 	step := rotation.Next(r.doc, obs, now, r.request)
+	if step.Kind == rotation.Stage && r.made(step.KID) {
+		return r.enough(judge{r.doc, &obs, r.app.Now()}, step), nil
+	}
 	if step.Kind.Changes() && !r.app.flags.dryRun {
 		return r.take(ctx, step, &obs)
 	}
 	j := judge{r.doc, &obs, r.app.Now()}
 	r.show(j, step)
 	return r.waiting(j, step), nil
+}
+
+// made reports whether this run has made a key. A rotation of it is the next run's: where
+// max-age is shorter than a rotation takes, one run would never end.
+func (r *rotating) made(kid string) bool {
+	return slices.ContainsFunc(r.report.Steps, func(s stepJSON) bool { return s.Action == rotation.Stage && s.KID == kid })
+}
+
+// enough ends a run whose rotation is over, though the next one is due already.
+func (r *rotating) enough(j judge, step rotation.Step) turn {
+	r.show(j, rotation.Step{Kind: rotation.Done, KID: step.KID})
+	r.report.Note = fmt.Sprintf("%s is due to be replaced already", step.KID)
+	r.report.Then = "keytool rotate --wait; if it was due by its age, max-age is shorter than a rotation takes"
+	return turn{finished: true}
 }
 
 // ask makes the request of the flags and the policy that is there now.

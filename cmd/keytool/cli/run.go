@@ -138,7 +138,7 @@ no; 5 another writer was first; 6 blocked, the culprit is printed; 130 interrupt
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.SetIn(a.Stdin)
-	root.SetOut(a.Stderr) // standard output is the result's
+	root.SetOut(a.Stdout) // for what a shell asks when it completes; all else is a report
 	root.SetErr(a.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%v; see %s --help", err, cmd.CommandPath())

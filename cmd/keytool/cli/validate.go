@@ -30,7 +30,7 @@ func (r *validateReport) text(p *printer) {
 		return
 	}
 	p.linef("%s  %s", p.paint(green, "VALID"), r.File)
-	p.linef("  keyset  %s   revision %d   %d keys, primary %s", r.Name, r.Revision, r.Keys, r.Primary)
+	p.linef("  keyset  %s   revision %d   %s, primary %s", r.Name, r.Revision, count(r.Keys, "key"), r.Primary)
 	p.linef("  tag     %s", r.Tag)
 	for _, w := range r.Warnings {
 		p.linef("  %s", p.paint(yellow, "warning "+w))
