@@ -56,7 +56,7 @@ func TestRunbook(t *testing.T) {
 
 type runbook struct {
 	mu   sync.Mutex
-	seen map[string]bool // verdicts, codes of reasons and phases that a status had
+	seen map[string]bool // verdicts, codes of reasons, phases and health that a status had
 }
 
 func (r *runbook) run(t *testing.T, p *page) {
@@ -129,7 +129,10 @@ func newDesk(env *testscript.Env) *desk {
 var shownIDs = map[string][]string{
 	"key": {"4c11d0e2", "9f2c61ab", "01d4a2c3", "77aa0b1c", "c58e3f90", "2be61d47", "e0937ac5", "6d12f8b4", "b3a4095e", "58cd7e21", "f6170b9d", "8a3ed246"},
 	"kek": {"5f0c2ab97d31e864", "c4928e6f01ba73d5", "1ae7d35096fc48b2"},
-	"at":  {"10.20.7.11:9464", "10.20.7.12:9464", "10.20.7.13:9464", "10.20.7.14:9464"},
+	"at": {
+		"10.20.7.11:9464", "10.20.7.12:9464", "10.20.7.13:9464", "10.20.7.14:9464", "10.20.7.15:9464", "10.20.7.16:9464",
+		"10.20.7.17:9464", "10.20.7.18:9464", "10.20.7.19:9464", "10.20.7.20:9464", "10.20.7.21:9464",
+	},
 }
 
 // The ids of a section: those that are real, and those on the page.
@@ -253,6 +256,11 @@ func (r *runbook) status(ts *testscript.TestScript, command string) {
 			Phase string `json:"phase"`
 			State string `json:"state"`
 		} `json:"rotation"`
+		Fleet struct {
+			Instances []struct {
+				Health string `json:"health"`
+			} `json:"instances"`
+		} `json:"fleet"`
 	}
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &s))
 	r.mu.Lock()
@@ -261,6 +269,10 @@ func (r *runbook) status(ts *testscript.TestScript, command string) {
 	r.seen[s.Rotation.Phase+" "+s.Rotation.State] = true
 	for _, reason := range s.Reasons {
 		r.seen[reason.Code] = true
+	}
+	for _, i := range s.Fleet.Instances {
+		health, _, _ := strings.Cut(i.Health, ":")
+		r.seen[health] = true
 	}
 }
 
@@ -277,6 +289,7 @@ func (r *runbook) everyState(t *testing.T) {
 	states := []string{
 		"ok", "due", "waiting", "warning", "blocked",
 		"none none", "none due", "promote waiting", "promote blocked", "promote due", "retire waiting", "retire blocked", "retire due",
+		"degraded", "starting", "not ready", "stopped", "UNREACHABLE", "NO REPORT", "NOT SIGNED", "SILENT", "OTHER KEYSET", "DUPLICATE ID",
 	}
 	for _, code := range codes(t) {
 		if notOfStatus[code] == "" {
@@ -349,7 +362,7 @@ func (d *desk) listen(ts *testscript.TestScript) net.Listener {
 		}
 		slices.SortFunc(d.free, func(a, b net.Listener) int { return cmp.Compare(a.Addr().String(), b.Addr().String()) })
 	}
-	if len(d.free) == 1 {
+	if len(d.free) == 0 {
 		ts.Fatalf("the pages have no more addresses")
 	}
 	l := d.free[0]
