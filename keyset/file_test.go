@@ -125,6 +125,16 @@ func TestFileInAFolderOfOthers(t *testing.T) {
 		if _, _, err := newFile(t, link).Load(t.Context()); !errors.Is(err, keyset.ErrConfig) {
 			t.Errorf("%v, through a link: %v", mode, err)
 		}
+		// Nor may anybody choose where a link leads.
+		theirs, turned := filepath.Join(safe, "theirs"), filepath.Join(dir, "turned")
+		put(t, theirs, "not mine", 0o644)
+		if err := errors.Join(os.Chown(theirs, 1234, 5678), os.Symlink(theirs, turned)); err != nil {
+			t.Fatal(err)
+		}
+		loads(t, newFile(t, theirs), "not mine")
+		if _, _, err := newFile(t, turned).Load(t.Context()); !errors.Is(err, keyset.ErrConfig) || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%v, by a link: %v", mode, err)
+		}
 		if err := os.Chown(dir, 1234, 5678); err != nil {
 			t.Fatal(err)
 		}
@@ -446,6 +456,9 @@ func runAsNobody(t *testing.T) {
 	program := os.Args[0]
 	if runtime.GOOS == "linux" {
 		program = "/proc/self/exe" // which stands in a folder that nobody else can search
+	}
+	if err := os.Chmod(program, 0o755); err != nil { // whatever the umask was when it was built
+		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

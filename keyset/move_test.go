@@ -158,6 +158,15 @@ func TestStepUpStamps(t *testing.T) {
 	}
 }
 
+// A drain is dated as every stamp is, rounded up: a key that goes by it goes no sooner.
+func TestDrainStamp(t *testing.T) {
+	d, kids, _ := everyState(t)
+	must(t, d.Drain(at(time.Hour+time.Nanosecond), kids["retiring"]))
+	if k := d.Key(kids["retiring"]); !k.Drained.Equal(start.Add(time.Hour+time.Millisecond)) || !k.Demoted.Equal(start.Add(5*time.Minute)) {
+		t.Errorf("%+v", k)
+	}
+}
+
 func TestStage(t *testing.T) {
 	d, kids, fresh := everyState(t)
 	var move *keyset.MoveError
@@ -170,6 +179,18 @@ func TestStage(t *testing.T) {
 		k.KID = kids[state]
 		if err := d.Stage(at(time.Hour), k); !errors.As(err, &move) || !strings.Contains(err.Error(), "of that id before") {
 			t.Errorf("the key id of a %s key: %v", state, err)
+		}
+	}
+	// A key is known by the keyset, too, when the history has forgotten it.
+	old := d.Clone()
+	for i := range 60 {
+		must(t, old.Record(at(time.Hour+time.Duration(i)), "look"))
+	}
+	for _, state := range []string{"primary", "retiring", "drained", "revoked"} {
+		k := fresh
+		k.KID = kids[state]
+		if err := old.Stage(at(2*time.Hour), k); !errors.As(err, &move) || !strings.Contains(err.Error(), "of that id before") {
+			t.Errorf("the key id of a %s key that the history has forgotten: %v", state, err)
 		}
 	}
 	for name, spoil := range map[string]func(*keyset.Key){
@@ -205,12 +226,12 @@ func TestStage(t *testing.T) {
 
 func TestRevokeLeavesATombstone(t *testing.T) {
 	d, kids, _ := everyState(t)
-	id := d.Key(kids["retiring"]).ID
+	before := *d.Key(kids["retiring"])
 	note := at(time.Hour)
 	note.Reason = "seen in a log"
 	must(t, d.Revoke(note, kids["retiring"]))
 	k := d.Key(kids["retiring"])
-	if k.Unseals() || k.ID != id || k.Wrapped != nil || k.Reason != "seen in a log" || !k.Revoked.Equal(start.Add(time.Hour)) {
+	if k.Unseals() || k.ID != before.ID || !k.Created.Equal(before.Created) || !k.Promoted.Equal(before.Promoted) || k.Wrapped != nil || k.Reason != "seen in a log" || !k.Revoked.Equal(start.Add(time.Hour)) {
 		t.Errorf("%+v", k)
 	}
 	err := d.Revoke(at(time.Hour), kids["primary"])

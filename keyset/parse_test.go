@@ -3,6 +3,7 @@ package keyset_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -354,6 +355,12 @@ func TestParseRefusesTwice(t *testing.T) {
 	}
 	double := edit(t, func(doc object) { doc["keys"] = append(doc["keys"].([]strict.Value), doc["keys"].([]strict.Value)[2]) })
 	refuses(t, "two primaries of one id", double, "keys[4].id: another entry has it")
+	primaries := edit(t, func(doc object) {
+		another := maps.Clone(doc["keys"].([]strict.Value)[2].(object))
+		another["id"], another["kid"] = "44444444-4444-4444-8444-444444444444", "44444444"
+		doc["keys"] = append(doc["keys"].([]strict.Value), another)
+	})
+	refuses(t, "two primaries", primaries, "keys: 2 are primary, and exactly one must be")
 	peers := edit(t, func(doc object) { doc["peers"] = slices.Repeat(doc["peers"].([]strict.Value), 2) })
 	refuses(t, "two peers of one name", peers, "peers[1].name: another peer has it")
 }
@@ -406,10 +413,7 @@ func TestParseAccepts(t *testing.T) {
 	// Two staged keys, though Stage adds no second one.
 	doc := edit(t, func(doc object) {
 		keys := doc["keys"].([]strict.Value)
-		another := object{}
-		for name, v := range keys[3].(object) {
-			another[name] = v
-		}
+		another := maps.Clone(keys[3].(object))
 		another["id"], another["kid"] = "44444444-4444-4444-8444-444444444444", "44444444"
 		doc["keys"] = append(keys, another)
 	})

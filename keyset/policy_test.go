@@ -61,6 +61,15 @@ func TestSetPolicyKeepsFormerValues(t *testing.T) {
 			{0, policy(2*m, 0, m), [3]time.Duration{2 * m, 0, m}, 0},
 			{h, policy(2*m, 3*h, m), [3]time.Duration{2 * m, 0, m}, h + 3*h + 3*m},
 		},
+		"max_stale lowered from for ever, and again": {
+			{0, policy(2*m, 0, m), [3]time.Duration{2 * m, 0, m}, 0},
+			{h, policy(2*m, 9*h, m), [3]time.Duration{2 * m, 0, m}, h + 9*h + 3*m},
+			{2 * h, policy(2*m, h, m), [3]time.Duration{2 * m, 0, m}, h + 9*h + 3*m},
+		},
+		"lowered twice, the second time by a clock that is behind": {
+			{h, policy(m, h, m), [3]time.Duration{2 * m, h, m}, h + h + 3*m},
+			{m, policy(s, h, m), [3]time.Duration{2 * m, h, m}, h + h + 3*m},
+		},
 		"lowered twice: what counted first counts from the second on": {
 			{0, policy(m, h, m), [3]time.Duration{2 * m, h, m}, h + 3*m},
 			{30 * m, policy(s, h, m), [3]time.Duration{2 * m, h, m}, 30*m + h + 3*m},
