@@ -1,6 +1,6 @@
 // Package fleet tests a mixed fleet: servers of both Go SDKs behind their middleware and
-// one of the official Python SDK, with one secret and one audience, and a client whose
-// retries go to any of them.
+// of Python, the official SDK's and FastMCP's, with one secret and one audience, and a
+// client whose retries go to any of them.
 package fleet
 
 import (
@@ -39,10 +39,14 @@ var users = mixed.Users{
 // An order is one in which a client meets two servers, or one of them twice.
 type order [2]*instance
 
-// start starts a fleet and returns every order.
-func start(t *testing.T) (orders []order) {
+// start starts a fleet, with more servers than it always has, and returns every order.
+func start(t *testing.T, more ...func(*testing.T, mixed.Config) *instance) (orders []order) {
 	t.Helper()
-	all := startAll(t, newConfig())
+	c := newConfig()
+	all := startAll(t, c)
+	for _, start := range more {
+		all = append(all, start(t, c))
+	}
 	for _, first := range all {
 		for _, second := range all {
 			orders = append(orders, order{first, second})
@@ -68,7 +72,7 @@ func (o order) can(r mixed.Request) bool {
 }
 
 func TestRoundsHop(t *testing.T) {
-	orders := start(t)
+	orders := start(t, startFastMCP)
 	requests := map[string]mixed.Request{
 		"tool":               request(binding.MethodCallTool, "book", `{"value":1}`, alice),
 		"tool, no arguments": request(binding.MethodCallTool, "book", "", alice),
@@ -113,7 +117,7 @@ func TestRoundsHop(t *testing.T) {
 }
 
 func TestOtherRequestsAreRefused(t *testing.T) {
-	orders := start(t)
+	orders := start(t, startFastMCP)
 	tool := request(binding.MethodCallTool, "book", `{"value":1,"note":"a"}`, alice)
 	prompt := request(binding.MethodGetPrompt, "greet", `{"value":"1","note":"a"}`, alice)
 	resource := request(binding.MethodReadResource, "notes://7", "", alice)
@@ -221,7 +225,7 @@ func TestRepeatedNamesAreRefusedByGoAlone(t *testing.T) {
 		token := order[0].post(t, tool, "").State
 		for _, arguments := range []string{`{"note":"x","value":{"a":0},"note":"a/b"}`, `{"value":{"a":1,"a":0},"note":"a/b"}`} {
 			got := order[1].post(t, with(tool, arguments), token)
-			if order[1].name != python && got.Err != frozen || order[1].name == python && got.State == "" {
+			if !order[1].isPython() && got.Err != frozen || order[1].isPython() && got.State == "" {
 				t.Errorf("%s sealed by %s: %s answers %+v", arguments, order[0].name, order[1].name, got)
 			}
 		}
@@ -236,7 +240,7 @@ func TestPromptWithSurrogateIsRefusedAcross(t *testing.T) {
 		prompt := request(binding.MethodGetPrompt, "greet", `{"value":"\ud800"}`, alice)
 		token := order[0].post(t, prompt, "").State
 		got := order[1].post(t, prompt, token)
-		if across := (order[0].name == python) != (order[1].name == python); across && got.Err != frozen || !across && got.State == "" {
+		if across := (order[0].isPython()) != (order[1].isPython()); across && got.Err != frozen || !across && got.State == "" {
 			t.Errorf("sealed by %s, %s answers %+v", order[0].name, order[1].name, got)
 		}
 	}
@@ -275,7 +279,7 @@ func TestEmptyStateReadsAsNoneInGo(t *testing.T) {
 	}
 	for _, at := range startAll(t, c) {
 		got := at.post(t, tool, token)
-		if at.name == python && !strings.HasPrefix(got.Text, "the state came back damaged: ''") || at.name != python && got.State == "" {
+		if at.isPython() && !strings.HasPrefix(got.Text, "the state came back damaged: ''") || !at.isPython() && got.State == "" {
 			t.Errorf("%s answers %+v", at.name, got)
 		}
 	}
@@ -292,7 +296,7 @@ func TestEmptyAudienceIsPythonsAlone(t *testing.T) {
 		token := first.post(t, tool, "").State
 		for _, second := range all {
 			got := second.post(t, tool, token)
-			if across := (first.name == python) != (second.name == python); across && got.Err != frozen || !across && got.State == "" {
+			if across := (first.isPython()) != (second.isPython()); across && got.Err != frozen || !across && got.State == "" {
 				t.Errorf("sealed by %s, %s answers %+v", first.name, second.name, got)
 			}
 		}

@@ -9,7 +9,10 @@ import (
 	"github.com/echoseal/echoseal/integration/internal/mixed"
 )
 
-const python = "python"
+const (
+	python  = "python"
+	fastMCP = "fastmcp"
+)
 
 // pythonReasons are the words of the Python SDK's log for our reasons.
 var pythonReasons = map[codec.Reason]string{
@@ -21,9 +24,23 @@ var pythonReasons = map[codec.Reason]string{
 
 func startPython(t *testing.T, c mixed.Config) *instance {
 	t.Helper()
-	server := mixed.StartPython(t, python, c)
+	return startProcess(t, python, mixed.PythonSDK, c)
+}
+
+func startFastMCP(t *testing.T, c mixed.Config) *instance {
+	t.Helper()
+	return startProcess(t, fastMCP, mixed.FastMCP, c)
+}
+
+// isPython reports whether the boundary is that of the Python SDK.
+func (i *instance) isPython() bool { return i.name == python || i.name == fastMCP }
+
+func startProcess(t *testing.T, name, framework string, c mixed.Config) *instance {
+	t.Helper()
+	c.Framework = framework
+	server := mixed.StartPython(t, name, c)
 	return &instance{
-		name: python,
+		name: name,
 		url:  server.URL,
 		refusals: func() func(method string, reason codec.Reason) bool {
 			offset := server.Log.Len()

@@ -41,7 +41,8 @@ type load struct {
 	wait   sync.WaitGroup
 
 	finished    atomic.Int64 // rounds that a server has answered
-	hops        atomic.Int64 // of them, those whose token was another server's
+	hops        atomic.Int64 // of them, those whose token was another server's,
+	stayed      atomic.Int64 // and those whose token was the same one's
 	late        atomic.Int64 // refused, and rightly so: the token had died on its way
 	obeyed      atomic.Int64 // refused, and rightly so: the key is revoked
 	unavailable atomic.Int64 // tries at which no server was ready
@@ -53,6 +54,7 @@ type load struct {
 	refused  map[string]string      // valid rounds that were refused, by token id
 	refusals []refused              // what servers said
 	dies     map[string]time.Time   // when each token does, or later, by token id
+	sealed   map[string]bool        // which servers have sealed with which keys
 	revoked  map[string]*revocation // by key id
 }
 
@@ -62,7 +64,7 @@ type revocation struct {
 }
 
 func newLoad(url string, ttl time.Duration) *load {
-	return &load{url: url, ttl: ttl, cancel: func() {}, refused: make(map[string]string), dies: make(map[string]time.Time), revoked: make(map[string]*revocation)}
+	return &load{url: url, ttl: ttl, cancel: func() {}, refused: make(map[string]string), dies: make(map[string]time.Time), sealed: make(map[string]bool), revoked: make(map[string]*revocation)}
 }
 
 // start starts the clients.
@@ -115,6 +117,8 @@ func (l *load) call(ctx context.Context, name string, hold func() time.Duration)
 			l.longest.Store(max(l.longest.Load(), int64(sent.Sub(dies.Add(-l.ttl)))))
 			if at != server {
 				l.hops.Add(1)
+			} else {
+				l.stayed.Add(1)
 			}
 		}
 		if answer.State == "" {
@@ -124,7 +128,7 @@ func (l *load) call(ctx context.Context, name string, hold func() time.Duration)
 			return
 		}
 		token, server, dies = answer.State, at, sent.Add(l.ttl)
-		l.made(token, dies)
+		l.made(token, at, dies)
 		select {
 		case <-ctx.Done():
 			return
@@ -133,10 +137,21 @@ func (l *load) call(ctx context.Context, name string, hold func() time.Duration)
 	}
 }
 
-func (l *load) made(token string, dies time.Time) {
+func (l *load) made(token, at string, dies time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dies[binding.TokenID(token)] = dies
+	l.sealed[at+" "+kidOf(token)] = true
+}
+
+// awaitSealed waits until a server has sealed with a key.
+func (l *load) awaitSealed(t *testing.T, server, kid string) {
+	t.Helper()
+	eventually(t, server+" seals with "+kid, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.sealed[server+" "+kid]
+	})
 }
 
 // round sends one round, again and again while no server is ready. It reports whether there

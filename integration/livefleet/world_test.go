@@ -44,6 +44,7 @@ type world struct {
 	port     string    // of all reports under a name
 	servers  []*server // that keytool is told of
 	number   int       // of servers that there were
+	peers    []*peer
 	balancer *balancer
 	load     *load
 }
@@ -82,6 +83,9 @@ func (w *world) finish() {
 		if code := s.stop(); code != 0 {
 			w.Errorf("%s ends with %d", s.config.Name, code)
 		}
+	}
+	for _, p := range w.peers {
+		w.end(p.runs[len(p.runs)-1])
 	}
 	wrong := w.load.verdict()
 	for _, what := range wrong[:min(len(wrong), 20)] {

@@ -14,12 +14,19 @@ import (
 
 // A Config is what the servers of a fleet have in common.
 type Config struct {
-	Secret   string          `json:"secret,omitempty"` // that seals, as text,
-	Keys     json.RawMessage `json:"keys,omitempty"`   // or what keytool export has written
-	TTL      float64         `json:"ttl,omitempty"`    // in seconds; 0 for the default
-	Audience string          `json:"audience"`
-	Users    Users           `json:"users"`
+	Secret    string          `json:"secret,omitempty"` // that seals, as text,
+	Keys      json.RawMessage `json:"keys,omitempty"`   // or what keytool export has written
+	TTL       float64         `json:"ttl,omitempty"`    // in seconds; 0 for the default
+	Audience  string          `json:"audience"`
+	Users     Users           `json:"users"`
+	Framework string          `json:"framework,omitempty"` // of Python: PythonSDK, which is the default, or FastMCP
 }
+
+// The frameworks of Python.
+const (
+	PythonSDK = "mcp"
+	FastMCP   = "fastmcp"
+)
 
 // Users are known by their bearer tokens.
 type Users map[string]User

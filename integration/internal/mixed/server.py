@@ -1,4 +1,4 @@
-"""The Python half of the fleet: an MCP server of the official SDK over Streamable HTTP.
+"""The Python half of the fleet: an MCP server of the official SDK, or of FastMCP, over Streamable HTTP.
 
 Reads its configuration from standard input, as JSON, binds a free port on loopback and
 writes its address to standard output. Ends when standard input does.
@@ -7,6 +7,7 @@ writes its address to standard output. Ends when standard input does.
 import asyncio
 import base64
 import json
+import logging
 import socket
 import sys
 from typing import Any
@@ -34,7 +35,7 @@ def answer(name: str, state: str | None) -> tuple[str, bool]:
     return MARK + " ".join(names), False
 
 
-def respond(name: str, ctx: Context) -> Any:
+def respond(name: str, ctx: Any) -> Any:
     text, complete = answer(name, ctx.request_state)
     if complete:
         return text
@@ -63,7 +64,13 @@ def security(config: dict[str, Any]) -> RequestStateSecurity:
     return RequestStateSecurity(keys=keys, audience=config["audience"], **ttl)
 
 
-def build(config: dict[str, Any]) -> MCPServer:
+def app(config: dict[str, Any]) -> Any:
+    if config.get("framework") == "fastmcp":
+        return fastmcp_app(config)
+    return mcp_app(config)
+
+
+def mcp_app(config: dict[str, Any]) -> Any:
     name = config["name"]
     server = MCPServer(
         name,
@@ -88,15 +95,47 @@ def build(config: dict[str, Any]) -> MCPServer:
     def notes(ctx: Context, id: str) -> Any:
         return respond(name, ctx)
 
-    return server
+    return server.streamable_http_app(json_response=True, stateless_http=True)
+
+
+def fastmcp_app(config: dict[str, Any]) -> Any:
+    # Only who wants it waits for its import.
+    from fastmcp import Context, FastMCP
+    from fastmcp.server.auth import TokenVerifier
+
+    class Verifier(TokenVerifier):
+        async def verify_token(self, token: str) -> AccessToken | None:
+            return await Users(config["users"]).verify_token(token)
+
+    name = config["name"]
+    server = FastMCP(name, request_state_security=security(config), auth=Verifier())
+
+    @server.tool(output_schema=None)
+    def book(ctx: Context, value: Any = None, note: Any = None) -> Any:
+        return respond(name, ctx)
+
+    @server.tool(output_schema=None)
+    def cancel(ctx: Context, value: Any = None, note: Any = None) -> Any:
+        return respond(name, ctx)
+
+    @server.prompt
+    def greet(ctx: Context, value: str = "", note: str = "") -> Any:
+        return respond(name, ctx)
+
+    @server.resource("notes://{id}")
+    def notes(ctx: Context, id: str) -> Any:
+        return respond(name, ctx)
+
+    return server.http_app(json_response=True, stateless_http=True)
 
 
 async def main() -> None:
+    # First, or else the SDK lays its log out for a terminal, which breaks lines.
+    logging.basicConfig(format="%(message)s")
     config = json.loads(sys.stdin.readline())
     listener = socket.create_server(("127.0.0.1", 0))
-    app = build(config).streamable_http_app(json_response=True, stateless_http=True)
     print("http://127.0.0.1:%d/mcp" % listener.getsockname()[1])
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(app(config), log_level="warning"))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await asyncio.to_thread(sys.stdin.read)
     server.should_exit = True
