@@ -2,6 +2,7 @@ package keyset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,8 +21,9 @@ type InitOptions struct {
 	// it may be lowered afterwards. None: a new key is made.
 	Secrets [][]byte
 
-	// After is the revision that the keyset follows, when it replaces one that nobody can
-	// open any more. 0 otherwise.
+	// After is the revision that the keyset follows, in [0, 2^52), when it replaces one that
+	// nobody can open any more. 0 otherwise. Nobody has verified it: one near 2^53 would
+	// leave no revisions for what comes.
 	After int64
 
 	Note Note // Note.At is required
@@ -62,6 +64,10 @@ func Init(ctx context.Context, s Services, o InitOptions) (*Document, *AuthKey, 
 
 // document returns the new keyset without its keys.
 func (o InitOptions) document() (*Document, error) {
+	const tooMany = 1 << 52
+	if o.After < 0 || o.After >= tooMany {
+		return nil, errors.New("the revision to follow is not in [0, 2^52): no keyset was ever saved so often, so that what it stands in is forged; remove that, and make a new keyset in its place")
+	}
 	d := &Document{Name: o.Name, Lineage: newUUID(), Revision: o.After + 1, TTL: o.TTL, Policy: o.Policy, Auth: AuthEntry{ID: newUUID()}}
 	if d.TTL == 0 {
 		d.TTL = 10 * time.Minute

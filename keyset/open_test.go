@@ -174,21 +174,21 @@ func TestInitTakesSecretsOver(t *testing.T) {
 func TestInitRefuses(t *testing.T) {
 	good := initSecrets
 	for says, o := range map[string]keyset.InitOptions{
-		"name: it is not":                  {Note: at(0)},
-		"name: it is not [":                {Name: "Fleet", Note: at(0)},
-		"ttl: it is not in [1s":            {Name: "fleet", TTL: time.Millisecond, Note: at(0)},
-		"ttl: it is not in":                {Name: "fleet", TTL: -time.Hour, Note: at(0)},
-		"policy.max_age: it is not":        {Name: "fleet", Policy: keyset.Policy{Settle: time.Minute}, Note: at(0)},
-		"revision: it is not in [1, 2^53)": {Name: "fleet", After: -1, Note: at(0)},
-		"revision: it is not in":           {Name: "fleet", After: 1<<53 - 1, Note: at(0)},
-		"revision: ":                       {Name: "fleet", After: 1<<63 - 1, Note: at(0)},
-		"the time at which it is made":     {Name: "fleet"},
-		"actor: ":                          {Name: "fleet", Note: keyset.Note{At: start, Actor: "\n"}},
-		"secret 0: it is 31 bytes":         good(make([]byte, 31)),
-		"secret 1: it is 0 bytes":          good(upFrom(0), nil),
-		"secret 1: it is 1025 bytes":       good(upFrom(0), make([]byte, 1025)),
-		"of secret 0: give each one once":  good(upFrom(0), upFrom(1), upFrom(0)),
-		"32 to 1024 are possible":          good(make([]byte, 5000)),
+		"name: it is not":                 {Note: at(0)},
+		"name: it is not [":               {Name: "Fleet", Note: at(0)},
+		"ttl: it is not in [1s":           {Name: "fleet", TTL: time.Millisecond, Note: at(0)},
+		"ttl: it is not in":               {Name: "fleet", TTL: -time.Hour, Note: at(0)},
+		"policy.max_age: it is not":       {Name: "fleet", Policy: keyset.Policy{Settle: time.Minute}, Note: at(0)},
+		"the revision to follow is not":   {Name: "fleet", After: -1, Note: at(0)},
+		"the revision to follow":          {Name: "fleet", After: 1<<63 - 1, Note: at(0)},
+		"is forged; remove that":          {Name: "fleet", After: 1 << 52, Note: at(0)},
+		"the time at which it is made":    {Name: "fleet"},
+		"actor: ":                         {Name: "fleet", Note: keyset.Note{At: start, Actor: "\n"}},
+		"secret 0: it is 31 bytes":        good(make([]byte, 31)),
+		"secret 1: it is 0 bytes":         good(upFrom(0), nil),
+		"secret 1: it is 1025 bytes":      good(upFrom(0), make([]byte, 1025)),
+		"of secret 0: give each one once": good(upFrom(0), upFrom(1), upFrom(0)),
+		"32 to 1024 are possible":         good(make([]byte, 5000)),
 	} {
 		k := newKeeper()
 		d, auth, err := keyset.Init(t.Context(), keyset.Services{k}, o)
@@ -198,6 +198,9 @@ func TestInitRefuses(t *testing.T) {
 	}
 	if _, _, err := keyset.Init(t.Context(), nil, good()); !errors.Is(err, keyset.ErrConfig) {
 		t.Errorf("no service: %v", err)
+	}
+	if d, _, err := keyset.Init(t.Context(), keyset.Services{newKeeper()}, keyset.InitOptions{Name: "fleet", After: 1<<52 - 1, Note: at(0)}); err != nil || d.Revision != 1<<52 {
+		t.Errorf("the highest revision: %v", err)
 	}
 	for _, n := range []int{32, 1024} {
 		if _, _, err := keyset.Init(t.Context(), keyset.Services{newKeeper()}, good(make([]byte, n))); err != nil {
