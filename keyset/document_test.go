@@ -3,6 +3,7 @@ package keyset_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,5 +58,39 @@ func TestWholeRotationThroughItsText(t *testing.T) {
 	var move *keyset.MoveError
 	if err := d.Revoke(at(5), fresh.KID); !errors.As(err, &move) {
 		t.Errorf("the primary is revoked: %v", err)
+	}
+}
+
+// A document that nobody changes is read, verified, copied and moved on from by many at
+// once.
+func TestManyReadOneDocument(t *testing.T) {
+	auth := goldenAuthKey(t)
+	d, err := keyset.Parse(golden())
+	must(t, err)
+	staged := ""
+	for _, k := range d.Keys {
+		if k.State == keyset.Staged {
+			staged = k.KID
+		}
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			next := d.Next()
+			if err := errors.Join(auth.Verify(d), next.Promote(at(0), staged), next.SetTTL(at(1), time.Hour), next.Export(at(2), "b", time.Hour)); err != nil {
+				t.Error(err)
+			}
+			next.Auth.Wrapped[0].Ciphertext[0]++
+			if text, err := auth.Encode(next); err != nil || len(text) != next.Size() {
+				t.Errorf("%d bytes, %v", len(text), err)
+			}
+			if d.Primary().KID == staged || d.Key(staged).State != keyset.Staged || d.Revision == next.Revision || d.HasUnknownMembers() || d.Policy.At(start).Was != nil {
+				t.Error("the document has changed")
+			}
+		})
+	}
+	wg.Wait()
+	if text, err := auth.Encode(d); err != nil || string(text) != goldenText {
+		t.Errorf("the document has changed: %v\n%s", err, text)
 	}
 }
