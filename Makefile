@@ -50,8 +50,16 @@ test-fleet: ## Let everything happen to real fleets again and again, FLEET_TIME=
 	ECHOSEAL_FLEET_TIME=$(FLEET_TIME) go test -v -count=1 -timeout 24h ./integration/livefleet
 
 .PHONY: bench
-bench: ## Run the benchmarks
-	go test -run '^$$' -bench . -benchmem work | grep -E '^(Benchmark|cpu|---|FAIL)'
+bench: ## Measure seals and unseals against the floor and beside peers: one table
+	go run ./bench
+
+.PHONY: bench-spread
+bench-spread: ## Measure cores, rings, hot swaps, FIPS mode and a server's round, with their spread
+	go run ./bench -spread
+
+.PHONY: bench-page
+bench-page: ## Measure both and write them into docs/performance.md; on a quiet machine
+	go run ./bench -write docs/performance.md
 
 .PHONY: quickstart
 quickstart: ## Run the quickstart

@@ -33,6 +33,7 @@ var allowed = map[string][]string{
 	"codec/vault":       {"keyset"},
 	"middleware/gosdk":  {"binding", "codec", "codec/local"},
 	"middleware/mcpgo":  {"binding", "codec", "codec/local"},
+	"bench":             {"*"},
 	"cmd/keytool":       {"*"},
 	"examples":          {"*"},
 	"integration":       {"*"},

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/echoseal/echoseal/binding"
+	"github.com/echoseal/echoseal/codec/local"
+)
+
+// runs is how often each of the two sides of a comparison is run, in turns.
+const runs = 12
+
+// A comparison is a quotient, measured as often as there are runs.
+type comparison struct {
+	name  string
+	goal  string
+	ratio func(ctx context.Context) ([]float64, error)
+}
+
+func comparisons() []comparison {
+	return []comparison{
+		{"two cores over one, tokens a second", "≥ 1.9", cores},
+		{"unseal in a ring of 64 keys over a ring of one", "1", ringOf64},
+		{"p99 of unsealing with a new revision every 10 ms over none", "< 1.1", swaps},
+		{"FIPS 140-3 mode over none, seal", "≤ 1.4", func(ctx context.Context) ([]float64, error) { return fips(ctx, "seal") }},
+		{"FIPS 140-3 mode over none, unseal", "≤ 1.1", func(ctx context.Context) ([]float64, error) { return fips(ctx, "unseal") }},
+	}
+}
+
+// writeSpread measures what no single figure tells, and prints it as Markdown.
+func writeSpread(ctx context.Context, out io.Writer) error {
+	fmt.Fprintln(out, "| quotient | to reach | median | lowest | highest | runs |\n| --- | ---: | ---: | ---: | ---: | ---: |")
+	for _, c := range comparisons() {
+		ratios, err := c.ratio(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		fmt.Fprintf(out, "| %s | %s | %.3f | %.3f | %.3f | %d |\n", c.name, c.goal, median(ratios), slices.Min(ratios), slices.Max(ratios), len(ratios))
+	}
+	r, err := serverRounds(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nA round of a go-sdk server (tools/call over a transport in memory, with a state of 1 KiB that comes and one that goes) takes %.0f µs without Echoseal, "+
+		"and with it %.2f times that (%.2f to %.2f in %d runs): %.1f µs more.\n",
+		r.without, median(r.ratios), slices.Min(r.ratios), slices.Max(r.ratios), len(r.ratios), r.without*(median(r.ratios)-1))
+	return nil
+}
+
+// alternate runs a and b in turns, a once more at the end, and returns each b over the
+// mean of its neighbours.
+func alternate(a, b func() (float64, error)) ([]float64, error) {
+	var ratios []float64
+	before, err := a()
+	if err != nil {
+		return nil, err
+	}
+	for range runs {
+		it, err := b()
+		if err != nil {
+			return nil, err
+		}
+		after, err := a()
+		if err != nil {
+			return nil, err
+		}
+		ratios = append(ratios, 2*it/(before+after))
+		before = after
+	}
+	return ratios, nil
+}
+
+// cores compares how many tokens two goroutines on two cores make and open in a time with how many one
+// on one core does.
+func cores(context.Context) ([]float64, error) {
+	policy, err := newPolicy()
+	if err != nil {
+		return nil, err
+	}
+	state := works()[1].state
+	side := func(n int) func() (float64, error) {
+		return func() (float64, error) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(n))
+			counts, errs := make([]int, n), make([]error, n)
+			began := time.Now()
+			end := began.Add(300 * time.Millisecond)
+			var wait sync.WaitGroup
+			for i := range n {
+				wait.Go(func() {
+					for done := 0; ; done++ {
+						if done%64 == 0 && time.Now().After(end) {
+							counts[i] = done
+							return
+						}
+						round := policy.Round(request, binding.Bound(principal))
+						token, err := round.Seal(state)
+						if err == nil {
+							_, err = round.Unseal(token)
+						}
+						if err != nil {
+							errs[i] = err
+							return
+						}
+					}
+				})
+			}
+			wait.Wait()
+			took := time.Since(began)
+			sum := 0
+			for i := range n {
+				if errs[i] != nil {
+					return 0, errs[i]
+				}
+				sum += counts[i]
+			}
+			return float64(sum) / took.Seconds(), nil
+		}
+	}
+	return alternate(side(1), side(2))
+}
+
+// ringOf64 compares unsealing under the last of 64 keys with unsealing under the only one,
+// by the paired method.
+func ringOf64(context.Context) ([]float64, error) {
+	keys := make([]*local.Key, 64)
+	for i := range keys {
+		key, err := local.NewKey(fmt.Appendf(nil, "a secret for a benchmark, number %02d", i))
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = key
+	}
+	payload, err := claims(works()[1].state)
+	if err != nil {
+		return nil, err
+	}
+	one, err := local.NewRing(keys[63])
+	if err != nil {
+		return nil, err
+	}
+	many, err := local.NewRing(keys...)
+	if err != nil {
+		return nil, err
+	}
+	token, err := one.Seal(payload)
+	if err != nil {
+		return nil, err
+	}
+	dst := make([]byte, 0, len(token))
+	unseal := func(ring *local.Ring) runner {
+		return each(func() error {
+			_, err := ring.AppendUnseal(dst, token)
+			return err
+		})
+	}
+	var ratios []float64
+	for range runs {
+		c, err := compare(rounds, 60, unseal(one), unseal(many))
+		if err != nil {
+			return nil, err
+		}
+		ratios = append(ratios, c.ratio)
+	}
+	return ratios, nil
+}
