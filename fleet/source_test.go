@@ -62,7 +62,7 @@ func TestHTTP(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	t.Setenv("http_proxy", "http://127.0.0.1:1")
 	address := serve(t, "127.0.0.1:0", answering(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet || r.URL.RequestURI() != "/report?a=b" || r.Header.Get("Accept-Encoding") != "" {
+		if r.Method != http.MethodGet || r.URL.RequestURI() != "/report?a=b" || r.Header.Get("Accept-Encoding") != "" || !r.Close {
 			t.Errorf("%s %s %v", r.Method, r.URL, r.Header)
 		}
 		_, _ = w.Write([]byte(golden))
@@ -101,11 +101,16 @@ func TestHTTPWithoutAReport(t *testing.T) {
 		want    error
 		word    string
 	}{
-		"redirect":     {http.RedirectHandler("http://"+elsewhere, http.StatusFound), fleet.ErrUnreachable, "302"},
-		"not found":    {http.NotFoundHandler(), fleet.ErrUnreachable, "404"},
-		"no content":   {answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), fleet.ErrUnreachable, "204"},
-		"no report":    {fleet.Handler(func(context.Context) ([]byte, error) { return nil, errors.New("no") }), fleet.ErrUnreachable, "503"},
-		"huge":         {answering(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 10<<20)) }), fleet.ErrMalformed, "longer than 262144 bytes"},
+		"redirect":   {http.RedirectHandler("http://"+elsewhere, http.StatusFound), fleet.ErrUnreachable, "302"},
+		"not found":  {http.NotFoundHandler(), fleet.ErrUnreachable, "404"},
+		"no content": {answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), fleet.ErrUnreachable, "204"},
+		"no report":  {fleet.Handler(func(context.Context) ([]byte, error) { return nil, errors.New("no") }), fleet.ErrUnreachable, "503"},
+		"huge":       {answering(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 10<<20)) }), fleet.ErrMalformed, "longer than 262144 bytes"},
+		"endless": {answering(func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				_, _ = w.Write(make([]byte, 64<<10))
+			}
+		}), fleet.ErrMalformed, "longer than 262144 bytes"},
 		"huge header":  {raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"), fleet.ErrUnreachable, ""},
 		"garbage":      {raw("\x00\x01canary\r\n\r\n"), fleet.ErrUnreachable, "not answer in HTTP"},
 		"hangs up":     {raw(""), fleet.ErrUnreachable, ""},

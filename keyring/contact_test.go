@@ -415,6 +415,13 @@ func TestFailedStartIsNotWaitedFor(t *testing.T) {
 	if len(reports) != 2 || reports[0].Stopped || !reports[1].Stopped {
 		t.Errorf("%+v", reports)
 	}
+	// One that fails before is not heard of at all.
+	if _, err := Open(t.Context(), c); !errors.Is(err, errDown) {
+		t.Fatal(err)
+	}
+	if again, _ := registry.all(); len(again) != len(reports) {
+		t.Errorf("%+v", again)
+	}
 }
 
 // While the store or the registry changes between up and down in every way, an
@@ -429,14 +436,20 @@ func TestContactNeverLies(t *testing.T) {
 		r.doc = &keyset.Document{TTL: time.Minute, Policy: keyset.Policy{MaxStale: 10 * time.Second, MaxSkew: time.Second}}
 		r.contact.registered = true
 		r.rebuild()
-		var known, knownSince, goodRead time.Time // knownSince: when the present unbroken row of reports began
+		var known, goodRead time.Time
+		var reading struct { // a read that has begun, if began is set
+			began time.Time
+			epoch int
+			since time.Time // knownSince when it began
+		}
+		var knownSince time.Time // when the present unbroken row of reports began; no two rows begin at once
 		bits := uint64(seed)*0x9e3779b97f4a7c15 + 1
 		for range 400 {
 			bits ^= bits << 13
 			bits ^= bits >> 7
 			bits ^= bits << 17
 			now := clock.now()
-			switch bits % 4 {
+			switch bits % 5 {
 			case 0:
 				if known.IsZero() || now.Sub(known) >= 10*time.Second {
 					knownSince = now
@@ -445,23 +458,84 @@ func TestContactNeverLies(t *testing.T) {
 				known = now
 				r.noteAccepted(now, 10*time.Second)
 			case 1:
+				if reading.began.IsZero() {
+					reading.began, reading.epoch, reading.since = now, r.epoch, knownSince
+					continue
+				}
 				r.mu.Lock()
-				r.noteRead(now, r.epoch)
+				r.noteRead(reading.began, reading.epoch)
 				r.rebuild()
 				r.mu.Unlock()
-				if !known.IsZero() && now.Sub(known) < 10*time.Second {
-					goodRead = now
+				// Only a read that began after the row of reports did shows what others count on.
+				if !known.IsZero() && now.Sub(known) < 10*time.Second && reading.since.Equal(knownSince) && !knownSince.IsZero() {
+					goodRead = reading.began
 				}
+				reading.began = time.Time{}
 			default:
 				clock.advance(time.Duration(bits>>8%4) * time.Second)
 			}
 			now = clock.now()
 			lost := r.current.Load().contact.lost(now)
 			should := !known.IsZero() && now.Sub(known) < 10*time.Second &&
-				!goodRead.IsZero() && !goodRead.Before(knownSince) && now.Sub(r.contact.read) < 10*time.Second
+				!goodRead.IsZero() && now.Sub(r.contact.read) < 10*time.Second
 			if (lost == "") != should {
 				t.Fatalf("seed %d: at %v known %v since %v, read %v: %q", seed, now, known, knownSince, goodRead, lost)
 			}
 		}
 	}
+}
+
+// After a silence, too, every key is needed, staged ones as well.
+func TestHeardAgainNeedsEveryKey(t *testing.T) {
+	w := newWorld(t)
+	c, out, both := w.withOutage()
+	registry := w.registry()
+	r := w.open(both, func(c *Config) { c.Registry = registry })
+	registry.published(t, 2)
+	k := w.newKey(c)
+	out.set(keyset.Denied)
+	w.stageKey(k)
+	if err := r.Refresh(t.Context()); err != nil {
+		t.Errorf("it does not stay ready: %v", err)
+	}
+	w.clock.advance(time.Hour - 1) // not stale, since it reads, but silent in a moment
+	if err := r.reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.advance(1)
+	if err := r.Refresh(t.Context()); !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), k.KID) {
+		t.Errorf("ready again without the staged key: %v", err)
+	}
+	out.set("")
+	if err := r.Refresh(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whoever is heard again reads at once, not at the next interval.
+func TestHeardAgainReadsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	registry := w.registry()
+	synctest.Test(t, func(t *testing.T) {
+		w.t = t
+		r := w.open(func(c *Config) { c.Registry, c.Now, c.Every = registry, nil, 40*time.Minute })
+		synctest.Wait()
+		registry.fail(errDown)
+		time.Sleep(5 * time.Hour)
+		if r.Err() == nil {
+			t.Fatal("it is ready though it was not heard")
+		}
+		registry.fail(nil)
+		before, _ := registry.all()
+		for {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if reports, _ := registry.all(); len(reports) > len(before) {
+				break
+			}
+		}
+		if err := r.Err(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -1,9 +1,11 @@
 package keyring
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -78,9 +80,11 @@ func TestRemovalsApplyThoughNewKeyFails(t *testing.T) {
 }
 
 // ringOf returns a ring that seals with a key of the world's document.
-func (w *world) ringOf(kid string) codec.Codec {
+func (w *world) ringOf(kid string) codec.Codec { return w.ringOfKey(w.kek, *w.doc.Key(kid)) }
+
+func (w *world) ringOfKey(service keyset.KeyService, key keyset.Key) codec.Codec {
 	w.t.Helper()
-	k, err := keyset.Services{w.kek}.OpenKey(w.t.Context(), "billing", *w.doc.Key(kid))
+	k, err := keyset.Services{service}.OpenKey(w.t.Context(), "billing", key)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -472,11 +476,7 @@ func TestTokenOfAKeyThatIsNotUnwrapped(t *testing.T) {
 	k := w.newKey(c)
 	w.stageKey(k)
 	w.promote(k.KID)
-	other, err := keyset.Services{c}.OpenKey(t.Context(), "billing", k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := mustRing(t, other).Seal([]byte("payload"))
+	token, err := w.ringOfKey(c, k).Seal([]byte("payload"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -523,5 +523,105 @@ func TestTokenOfAKeyThatIsNotUnwrapped(t *testing.T) {
 	var invalid *codec.InvalidError
 	if _, err := r.Unseal(revokedToken); !errors.As(err, &invalid) || invalid.Reason != codec.UnknownKey {
 		t.Errorf("revoked, and back in the document: %v", err)
+	}
+}
+
+// keeping keeps the data keys that a key service has returned.
+type keeping struct {
+	*counting
+
+	mu   sync.Mutex
+	keys [][]byte
+}
+
+func (k *keeping) Unwrap(ctx context.Context, w keyset.WrappedKey, ec map[string]string) ([]byte, error) {
+	key, err := k.counting.Unwrap(ctx, w, ec)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.keys = append(k.keys, key)
+	return key, err
+}
+
+// Of what was unwrapped nothing is left in memory but what the ring has derived: neither
+// of a good key, nor of one that is compared, nor of one that is refused.
+func TestDataKeysAreZeroed(t *testing.T) {
+	w := newWorld(t)
+	service := &keeping{counting: newKEK("a", "b")}
+	r := w.open(func(c *Config) { c.Services = keyset.Services{service} })
+	again := func(secret []byte, id string, purpose keyset.Purpose) keyset.WrappedKey {
+		t.Helper()
+		wrapped, err := w.kek.Wrap(t.Context(), secret, keyset.EncryptionContext("billing", id, purpose))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return wrapped
+	}
+	primary := w.doc.Primary()
+	secret, err := keyset.Services{w.kek}.OpenSecret(t.Context(), "billing", *primary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.change(func(d *keyset.Document) error {
+		return d.Rewrap(w.note(), map[string][]keyset.WrappedKey{
+			primary.KID: {primary.Wrapped[0], again(secret, primary.ID, keyset.Data), again(append([]byte("another"), secret...), primary.ID, keyset.Data)},
+			"":          {w.doc.Auth.Wrapped[0], again(w.authSecret(), w.doc.Auth.ID, keyset.Auth)},
+		})
+	})
+	w.stage()
+	_ = r.Refresh(t.Context())
+	idle(t, r)
+	service.mu.Lock()
+	defer service.mu.Unlock()
+	if len(service.keys) != 6 {
+		t.Errorf("%d data keys were returned", len(service.keys))
+	}
+	for i, key := range service.keys {
+		if len(key) < 32 || !bytes.Equal(key, make([]byte, len(key))) {
+			t.Errorf("data key %d of %d bytes is still there", i, len(key))
+		}
+	}
+}
+
+// A key that is revoked while it is being unwrapped does not come in afterwards.
+func TestRevokedWhileItIsUnwrapped(t *testing.T) {
+	w := newWorld(t)
+	c, _, both := w.withOutage()
+	r := w.open(both)
+	asked, answer := make(chan struct{}), make(chan struct{})
+	k := w.newKey(c)
+	token, err := w.ringOfKey(c, k).Seal([]byte("payload"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Backend = func(ctx context.Context) error {
+		select {
+		case asked <- struct{}{}:
+		case <-ctx.Done():
+		}
+		select {
+		case <-answer:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	}
+	w.stageKey(k)
+	done := make(chan error, 1)
+	go func() { done <- r.Refresh(t.Context()) }()
+	<-asked
+	w.revoke(k.KID)
+	if err := r.reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	close(answer)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	idle(t, r)
+	var invalid *codec.InvalidError
+	if _, err := r.Unseal(token); !errors.As(err, &invalid) || invalid.Reason != codec.UnknownKey {
+		t.Errorf("%v", err)
+	}
+	if s := r.Status(); len(s.Keys) != 2 || s.Keys[1].Held || !s.Ready() {
+		t.Errorf("%+v", s)
 	}
 }

@@ -337,17 +337,22 @@ func TestRotationsUnderLoad(t *testing.T) {
 					return
 				}
 				// This goroutine may have stood still until the key was gone.
-				if _, err := r.Unseal(token); err != nil && keyOf(r, r.KID(token)) != nil {
+				if _, err := r.Unseal(token); err != nil && keyOf(r, r.KID(token)) != nil && keyOf(r, r.KID(token)).State != keyset.Revoked {
 					t.Errorf("unseal: %v", err)
 					return
 				}
+				_, _ = r.Unseal(made(1)) // which looks among those that were revoked
 			}
 		})
 	}
-	for range 50 {
+	for i := range 50 {
 		old := w.doc.Primary().KID
 		kid := w.stage()
-		for _, step := range []func(){func() {}, func() { w.promote(kid) }, func() { w.retire(old) }} {
+		end := w.retire
+		if i%2 == 1 {
+			end = w.revoke
+		}
+		for _, step := range []func(){func() {}, func() { w.promote(kid) }, func() { end(old) }} {
 			step()
 			if err := r.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
@@ -594,6 +599,25 @@ func TestRefreshesShareReads(t *testing.T) {
 		if n, took := w.store.loads.Load()-loads, time.Since(began); n != 2 || took != 2*time.Second {
 			t.Errorf("%d reads in %v", n, took)
 		}
+		// Whoever waits behind a read that is given up reads.
+		loads = w.store.loads.Load()
+		refresh()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		wait.Go(func() {
+			if err := r.Refresh(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("%v", err)
+			}
+		})
+		synctest.Wait()
+		refresh()
+		synctest.Wait()
+		time.Sleep(1500 * time.Millisecond) // the second one reads
+		cancel()
+		wait.Wait()
+		if n := w.store.loads.Load() - loads; n != 3 {
+			t.Errorf("%d reads", n)
+		}
 		// What failed is not shared: each is told its own.
 		w.store.fail(errDown)
 		loads = w.store.loads.Load()
@@ -607,6 +631,54 @@ func TestRefreshesShareReads(t *testing.T) {
 		wait.Wait()
 		if n := w.store.loads.Load() - loads; n != 3 {
 			t.Errorf("%d reads", n)
+		}
+	})
+}
+
+// What changes while nobody watches is read when watching begins again.
+func TestWatchesAgain(t *testing.T) {
+	w := newWorld(t)
+	watched := &watchedStore{store: w.store, fails: errDown}
+	synctest.Test(t, func(t *testing.T) {
+		w.t = t
+		r := w.open(func(c *Config) { c.Source, c.Now, c.Every = watched, nil, time.Hour })
+		synctest.Wait()
+		if watched.watches.Load() != 1 {
+			t.Fatalf("%d watches", watched.watches.Load())
+		}
+		w.change(func(d *keyset.Document) error { return d.SetTTL(w.note(), time.Hour) })
+		watched.fail(nil)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if s := r.Status(); watched.watches.Load() != 2 || s.Revision != w.doc.Revision {
+			t.Errorf("%d watches, revision %d", watched.watches.Load(), s.Revision)
+		}
+	})
+}
+
+// Closing the ring ends a Refresh that waits for a source.
+func TestCloseEndsRefresh(t *testing.T) {
+	w := newWorld(t)
+	synctest.Test(t, func(t *testing.T) {
+		w.t = t
+		r := w.open(func(c *Config) { c.Now = nil })
+		w.store.onLoad(func(ctx context.Context) { _ = hang(ctx) })
+		done := make(chan error)
+		for range 3 { // one reads, two wait for it
+			go func() { done <- r.Refresh(t.Context()) }()
+		}
+		synctest.Wait()
+		began := time.Now()
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		for range 3 {
+			if err := <-done; !errors.Is(err, ErrClosed) {
+				t.Errorf("%v", err)
+			}
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it took %v", took)
 		}
 	})
 }

@@ -323,3 +323,25 @@ func TestStartTimeoutTellsTheLastAnswer(t *testing.T) {
 		}
 	})
 }
+
+// A start whose primary is lost does not wait for the other keys.
+func TestStartWithoutAPrimaryEndsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	slow, lost := newKEK("c"), newKEK("d")
+	primary, staged := w.newKey(lost), w.newKey(slow)
+	w.stageKey(primary)
+	w.promote(primary.KID)
+	w.stageKey(staged)
+	slow.Backend, lost.Backend = hang, denied
+	config := w.config()
+	config.Services, config.Now = keyset.Services{w.kek, slow, lost}, nil
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if r, err := Open(t.Context(), config); r != nil || !errors.Is(err, keyset.Denied) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

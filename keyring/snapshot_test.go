@@ -46,3 +46,17 @@ func TestTimeThatWasSleptThrough(t *testing.T) {
 		}
 	}
 }
+
+// An expiry is a matter of the wall clock, whatever a reading of the monotonic one says.
+func TestExpiryIsByTheWallClock(t *testing.T) {
+	w := newWorld(t)
+	now := time.Now()
+	r := w.open(func(c *Config) { c.Now = func() time.Time { return now } })
+	const most = 11 * time.Minute // the ceiling and max_skew
+	if _, err := r.SealUntil(nil, later(t, now, most+time.Second, time.Second)); err == nil {
+		t.Error("a token was sealed that lives too long by the wall clock")
+	}
+	if _, err := r.SealUntil(nil, later(t, now, time.Second, most+time.Second)); err != nil {
+		t.Error(err)
+	}
+}
