@@ -266,6 +266,48 @@ func TestFileLockIsRemoved(t *testing.T) {
 	loads(t, f, "two")
 }
 
+// Who removes the lock of a writer lets another one begin. The first one does not give what
+// the other has written until then the name of the keyset, and leaves it to the other.
+func TestFileLockIsRemovedFromAWriter(t *testing.T) {
+	dir, list := folder(t)
+	path := filepath.Join(dir, "keyset.json")
+	first, second := newFile(t, path), newFile(t, path)
+	saves(t, first, "old")
+	version := loads(t, first, "old")
+	half, finish, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	second.AtStep(func(step string) {
+		if step == "write the second half" {
+			close(half)
+			<-finish
+		}
+	})
+	first.AtStep(func(step string) {
+		if step != "rename" {
+			return
+		}
+		if err := os.Remove(filepath.Join(dir, ".keyset.json.lock")); err != nil {
+			t.Error(err)
+		}
+		go func() {
+			_, err := second.Save(t.Context(), []byte("of the second"), version)
+			done <- err
+		}()
+		<-half
+	})
+	if _, err := first.Save(t.Context(), []byte("of the first"), version); err == nil || !strings.Contains(err.Error(), "another writer has begun beside this one") {
+		t.Errorf("Save: %v", err)
+	}
+	loads(t, first, "old")
+	close(finish)
+	if err := <-done; err != nil {
+		t.Errorf("the second one: %v", err)
+	}
+	loads(t, first, "of the second")
+	if got := list(); got != ".keyset.json.lock keyset.json" {
+		t.Errorf("in the folder are %s", got)
+	}
+}
+
 // What is in the place of the files beside the keyset is neither followed nor kept.
 func TestFileTraps(t *testing.T) {
 	dir, _ := folder(t)

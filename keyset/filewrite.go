@@ -126,9 +126,16 @@ func (f *File) replace(path string, old fs.FileInfo, temporary string, doc []byt
 	if err != nil {
 		return err
 	}
+	// Not before the end, so that no other file looks like this one. What it could tell,
+	// the sync has told.
+	defer func() { _ = file.Close() }()
+	mine, err := file.Stat()
+	if err != nil {
+		return err
+	}
 	defer func() {
-		if err != nil {
-			_ = os.Remove(temporary) // gone already if it was renamed
+		if err != nil && isStill(temporary, mine) { // else it was renamed
+			_ = os.Remove(temporary)
 		}
 	}()
 	for _, next := range []struct {
@@ -139,18 +146,27 @@ func (f *File) replace(path string, old fs.FileInfo, temporary string, doc []byt
 		{"write the first half", func() error { return write(file, doc[:len(doc)/2]) }},
 		{"write the second half", func() error { return write(file, doc[len(doc)/2:]) }},
 		{"sync", file.Sync},
-		{"close", file.Close},
-		{"rename", func() error { return os.Rename(temporary, path) }},
+		{"rename", func() error {
+			if !isStill(temporary, mine) {
+				return fmt.Errorf("another writer has begun beside this one: the lock %s was removed while it was held; leave it there", beside(path, ".lock"))
+			}
+			return os.Rename(temporary, path)
+		}},
 		{"sync the folder", func() error { return syncFolder(filepath.Dir(path)) }},
 	} {
 		f.at(next.step)
 		if err := next.do(); err != nil {
-			_ = file.Close() // a second time does no harm
 			return err
 		}
 	}
 	f.at("unlock")
 	return nil
+}
+
+// isStill reports whether at path is the file that it was.
+func isStill(path string, was fs.FileInfo) bool {
+	there, err := os.Lstat(path)
+	return err == nil && os.SameFile(was, there)
 }
 
 func write(file *os.File, part []byte) error {
