@@ -13,8 +13,15 @@ import (
 
 var goOn = mcp.InputRequestMap{"go_on": &mcp.ElicitParams{Message: "Go on?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{}}`)}}
 
-// GoSDK returns the server of the go-sdk. It is to be authenticated.
+// GoSDK returns the server of the go-sdk, which answers in JSON. It is to be
+// authenticated.
 func GoSDK(name string, p *binding.Policy, o *gosdk.Options) http.Handler {
+	server := GoSDKServer(name, p, o)
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
+}
+
+// GoSDKServer returns the server of [GoSDK], for another transport.
+func GoSDKServer(name string, p *binding.Policy, o *gosdk.Options) *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil)
 	callTool := func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		text, complete := respond(name, req.Params.RequestState)
@@ -41,5 +48,5 @@ func GoSDK(name string, p *binding.Policy, o *gosdk.Options) http.Handler {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, Text: text}}}, nil
 	})
 	server.AddReceivingMiddleware(gosdk.Middleware(p, o))
-	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
+	return server
 }

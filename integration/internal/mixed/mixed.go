@@ -20,6 +20,7 @@ type Config struct {
 	Audience  string          `json:"audience"`
 	Users     Users           `json:"users"`
 	Framework string          `json:"framework,omitempty"` // of Python: PythonSDK, which is the default, or FastMCP
+	Stream    bool            `json:"stream,omitempty"`    // of Python: answers are server-sent events
 }
 
 // The frameworks of Python.

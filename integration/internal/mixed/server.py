@@ -35,7 +35,8 @@ def answer(name: str, state: str | None) -> tuple[str, bool]:
     return MARK + " ".join(names), False
 
 
-def respond(name: str, ctx: Any) -> Any:
+async def respond(name: str, ctx: Any) -> Any:
+    await ctx.report_progress(1)  # makes a stream of the answer, if the client wants to know and gets no JSON
     text, complete = answer(name, ctx.request_state)
     if complete:
         return text
@@ -80,22 +81,22 @@ def mcp_app(config: dict[str, Any]) -> Any:
     )
 
     @server.tool(structured_output=False)
-    def book(ctx: Context, value: Any = None, note: Any = None) -> Any:
-        return respond(name, ctx)
+    async def book(ctx: Context, value: Any = None, note: Any = None) -> Any:
+        return await respond(name, ctx)
 
     @server.tool(structured_output=False)
-    def cancel(ctx: Context, value: Any = None, note: Any = None) -> Any:
-        return respond(name, ctx)
+    async def cancel(ctx: Context, value: Any = None, note: Any = None) -> Any:
+        return await respond(name, ctx)
 
     @server.prompt()
-    def greet(ctx: Context, value: str = "", note: str = "") -> Any:
-        return respond(name, ctx)
+    async def greet(ctx: Context, value: str = "", note: str = "") -> Any:
+        return await respond(name, ctx)
 
     @server.resource("notes://{id}")
-    def notes(ctx: Context, id: str) -> Any:
-        return respond(name, ctx)
+    async def notes(ctx: Context, id: str) -> Any:
+        return await respond(name, ctx)
 
-    return server.streamable_http_app(json_response=True, stateless_http=True)
+    return server.streamable_http_app(json_response=not config.get("stream", False), stateless_http=True)
 
 
 def fastmcp_app(config: dict[str, Any]) -> Any:
@@ -111,22 +112,22 @@ def fastmcp_app(config: dict[str, Any]) -> Any:
     server = FastMCP(name, request_state_security=security(config), auth=Verifier())
 
     @server.tool(output_schema=None)
-    def book(ctx: Context, value: Any = None, note: Any = None) -> Any:
-        return respond(name, ctx)
+    async def book(ctx: Context, value: Any = None, note: Any = None) -> Any:
+        return await respond(name, ctx)
 
     @server.tool(output_schema=None)
-    def cancel(ctx: Context, value: Any = None, note: Any = None) -> Any:
-        return respond(name, ctx)
+    async def cancel(ctx: Context, value: Any = None, note: Any = None) -> Any:
+        return await respond(name, ctx)
 
     @server.prompt
-    def greet(ctx: Context, value: str = "", note: str = "") -> Any:
-        return respond(name, ctx)
+    async def greet(ctx: Context, value: str = "", note: str = "") -> Any:
+        return await respond(name, ctx)
 
     @server.resource("notes://{id}")
-    def notes(ctx: Context, id: str) -> Any:
-        return respond(name, ctx)
+    async def notes(ctx: Context, id: str) -> Any:
+        return await respond(name, ctx)
 
-    return server.http_app(json_response=True, stateless_http=True)
+    return server.http_app(json_response=not config.get("stream", False), stateless_http=True)
 
 
 async def main() -> None:
