@@ -81,10 +81,22 @@ func (f *fakeRegistry) published(t testing.TB, n int) {
 
 // openWith opens a ring with a registry, and returns when it does nothing of itself any
 // more.
-func (w *world) openWith(registry *fakeRegistry) *Ring {
+func (w *world) openWith(registry *fakeRegistry, set ...func(*Config)) *Ring {
 	w.t.Helper()
-	r := w.open(func(c *Config) { c.Registry = registry })
-	registry.published(w.t, 2) // that of the start, and the first of the loop
+	loads := w.store.loads.Load()
+	r := w.open(append(set, func(c *Config) { c.Registry = registry })...)
+	registry.published(w.t, 2)                                 // that of the start, and the first of the loop
+	if err := r.publisher.Publish(w.t.Context()); err != nil { // waits until that is noted
+		w.t.Fatal(err)
+	}
+	// Two reads of the start, and the one that its report has asked for.
+	for deadline := time.Now().Add(10 * time.Second); w.store.loads.Load() < loads+3; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatal("the ring does not read after its report")
+		}
+	}
+	r.reading <- struct{}{} // waits until that is noted
+	<-r.reading
 	return r
 }
 
@@ -490,8 +502,7 @@ func TestHeardAgainNeedsEveryKey(t *testing.T) {
 	w := newWorld(t)
 	c, out, both := w.withOutage()
 	registry := w.registry()
-	r := w.open(both, func(c *Config) { c.Registry = registry })
-	registry.published(t, 2)
+	r := w.openWith(registry, both)
 	k := w.newKey(c)
 	out.set(keyset.Denied)
 	w.stageKey(k)

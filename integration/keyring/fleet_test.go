@@ -3,10 +3,12 @@ package keyring_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,22 +54,31 @@ func TestCollectingLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sources fleet.Sources
-	for path, want := range map[string]error{
-		"/drips": fleet.ErrUnreachable, "/endless": fleet.ErrMalformed, "/silent": fleet.ErrUnreachable, "/elsewhere": fleet.ErrUnreachable,
-		"/aborts": fleet.ErrUnreachable, "/html": fleet.ErrMalformed,
-	} {
-		source, err := fleet.HTTP(server.URL + path)
+	at := func(uri string) fleet.Source {
+		source, err := fleet.HTTP(uri)
 		if err != nil {
 			t.Fatal(err)
 		}
-		sources = append(sources, expecting{source, want})
+		return source
 	}
-	source, err := fleet.HTTP("http://" + secure.Listener.Addr().String() + "/html")
-	if err != nil {
-		t.Fatal(err)
+	answering := map[fleet.Source]error{at("http://" + secure.Listener.Addr().String() + "/html"): fleet.ErrUnreachable}
+	for path, want := range map[string]error{
+		"/endless": fleet.ErrMalformed, "/elsewhere": fleet.ErrUnreachable, "/aborts": fleet.ErrUnreachable, "/html": fleet.ErrMalformed,
+	} {
+		answering[at(server.URL+path)] = want
 	}
-	sources = append(sources, expecting{source, fleet.ErrUnreachable})
+	o := fleet.Collect(t.Context(), key, nil, slices.Collect(maps.Keys(answering))...)
+	if len(o.Instances) != len(answering) || len(o.Failures) != 0 {
+		t.Errorf("%d instances and %d failures, want %d and none", len(o.Instances), len(o.Failures), len(answering))
+	}
+	for _, i := range o.Instances {
+		for source, want := range answering {
+			if source.String() == i.Source && (!errors.Is(i.Err, want) || !i.Live()) {
+				t.Errorf("%s: %v", i.Source, i.Err)
+			}
+		}
+	}
+
 	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -80,26 +91,15 @@ func TestCollectingLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sources = append(sources, expecting{named, fleet.ErrUnreachable})
-
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	o := fleet.Collect(ctx, key, nil, sources...)
-	if want := len(sources) - 1 + len(many); len(o.Instances) != want || len(o.Failures) != 0 {
+	o = fleet.Collect(ctx, key, nil, named, at(server.URL+"/silent"), at(server.URL+"/drips"))
+	if want := len(many) + 2; len(o.Instances) != want || len(o.Failures) != 0 {
 		t.Errorf("%d instances and %d failures, want %d and none", len(o.Instances), len(o.Failures), want)
 	}
 	for _, i := range o.Instances {
-		for _, s := range sources {
-			if e, ok := s.(expecting); ok && e.String() == i.Source && (!errors.Is(i.Err, e.err) || !i.Live()) {
-				t.Errorf("%s at %s: %v", i.Source, i.Address, i.Err)
-			}
+		if !errors.Is(i.Err, fleet.ErrUnreachable) || !i.Live() {
+			t.Errorf("%s at %s: %v", i.Source, i.Address, i.Err)
 		}
 	}
-}
-
-// expecting is a source all of whose answers have one error.
-type expecting struct {
-	fleet.Source
-
-	err error
 }
