@@ -16,6 +16,8 @@ import (
 )
 
 func main() {
+	// Without this a reader that has gone, as head does, would kill a run in its middle.
+	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := cli.Run(ctx, cli.OS(), os.Args[1:]...)
 	stop()

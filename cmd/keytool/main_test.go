@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 // keytool is main, with what the scripts need beside: a clock that they set, faults that
 // they ask for, a record of all that was printed, and a look at each JSON document.
 func keytool() {
+	// Without this a reader that has gone, as head does, would kill a run in its middle.
+	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	s := cli.OS()
 	if file := os.Getenv("TEST_CLOCK"); file != "" {

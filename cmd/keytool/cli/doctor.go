@@ -86,7 +86,7 @@ func (r *doctorReport) text(p *printer) {
 		p.linef("%s  something has to be fixed", p.paint(red, "UNHEALTHY"))
 	}
 	for _, f := range r.Findings {
-		mark := map[string]string{isOK: "ok     ", isWarning: p.paint(yellow, "warning"), isFailed: p.paint(red, "FAILED ")}[f.Result]
+		mark := map[string]painted{isOK: "ok     ", isWarning: p.paint(yellow, "warning"), isFailed: p.paint(red, "FAILED ")}[f.Result]
 		p.linef("  %s  %s: %s", mark, f.What, f.Detail)
 		if f.Fix != "" {
 			p.linef("           fix  %s", f.Fix)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -46,7 +48,7 @@ func (a *app) checkFlags() error {
 		return usagef("--timeout is a positive duration such as 90s, not %v", a.flags.timeout)
 	}
 	for name, text := range map[string]string{"actor": a.flags.actor, "reason": a.flags.reason} {
-		if len(text) > maxText || strings.ContainsFunc(text, isControl) {
+		if len(text) > maxText || !utf8.ValidString(text) || strings.ContainsFunc(text, isControl) {
 			return usagef("--%s is at most %d bytes of text without control characters", name, maxText)
 		}
 	}
@@ -56,7 +58,8 @@ func (a *app) checkFlags() error {
 // maxText is how long an actor or a reason may be, in bytes.
 const maxText = 200
 
-func isControl(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }
+// isControl reports whether package keyset takes r in no actor and no reason.
+func isControl(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
 
 // keysetFlags are those of the commands that work on a keyset.
 func (a *app) keysetFlags(cmd *cobra.Command) {

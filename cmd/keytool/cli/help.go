@@ -22,7 +22,7 @@ func newHelp(cmd *cobra.Command) *helpReport {
 	return &helpReport{Command: cmd.CommandPath(), Help: strings.TrimSpace(text) + "\n\n" + strings.TrimSpace(cmd.UsageString())}
 }
 
-func (r *helpReport) text(p *printer) { p.linef("%s", r.Help) }
+func (r *helpReport) text(p *printer) { p.WriteString(r.Help + "\n") }
 
 func (a *app) helpCommand() *cobra.Command {
 	return &cobra.Command{

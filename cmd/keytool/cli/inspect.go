@@ -497,13 +497,19 @@ func (t *tokenReport) text(p *printer) {
 	case invalid:
 		p.linef("%s  %s", p.paint(red, "INVALID"), t.why())
 	default:
-		p.linef("%s  no keys were given to open it with: --unseal, or --secret-file", p.paint(yellow, "UNVERIFIED"))
+		why := "no keys were given to open it with: --unseal, or --secret-file"
+		if t.TokenID == "" {
+			why = t.Note
+		}
+		p.linef("%s  %s", p.paint(yellow, "UNVERIFIED"), why)
 	}
 	var lines []labelled
 	if t.Format != "" {
 		lines = append(lines, labelled{"token", fmt.Sprintf("%s   id %s   key %s   %d characters, %d bytes inside", t.Format, t.TokenID, orDash(t.KID), t.TokenChars, t.PayloadBytes)})
 	}
-	lines = append(lines, labelled{"note", t.Note})
+	if t.TokenID != "" {
+		lines = append(lines, labelled{"note", t.Note})
+	}
 	if k := t.Key; k != nil {
 		lines = append(lines, labelled{"key", k.line()})
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -34,11 +36,15 @@ func (a *app) finish(err error) Exit {
 	} else if a.report != nil {
 		a.report.text(text)
 	}
-	if _, printErr := a.Stdout.Write(text.Bytes()); printErr != nil && code == done {
-		code, err = failed, fmt.Errorf("printing the result: %w", printErr)
+	if _, printErr := a.Stdout.Write(text.Bytes()); printErr != nil {
+		// A code that tells more stays.
+		if code == done {
+			code = failed
+		}
+		a.tell("keytool: printing the result: %s", printErr)
 	}
 	if err != nil && !errors.Is(err, errSilent) {
-		fmt.Fprintln(a.Stderr, "keytool: "+err.Error())
+		a.tell("keytool: %s", err)
 	}
 	return code
 }
@@ -73,7 +79,23 @@ func marshal(v any) ([]byte, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+	return escapeJSON(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), err
+}
+
+// escapeJSON writes what no terminal should get as \u and digits. It is the same
+// document: only texts in it have such characters.
+func escapeJSON(document []byte) []byte {
+	var b bytes.Buffer
+	for _, r := range string(document) {
+		if !unprintable(r) || r == utf8.RuneError {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.Bytes()
 }
 
 const (
@@ -128,13 +150,18 @@ func isTerminal(stream any) bool {
 // note tells on standard error what is done, unless -q.
 func (a *app) note(format string, args ...any) {
 	if !a.flags.quiet {
-		fmt.Fprintf(a.Stderr, format+"\n", args...)
+		a.tell(format, args...)
 	}
 }
 
 // detail tells more, with -v.
 func (a *app) detail(format string, args ...any) {
 	if a.flags.verbose {
-		fmt.Fprintf(a.Stderr, format+"\n", args...)
+		a.tell(format, args...)
 	}
+}
+
+// tell writes a line on standard error.
+func (a *app) tell(format string, args ...any) {
+	fmt.Fprintf(a.Stderr, format+"\n", escaped(args)...)
 }

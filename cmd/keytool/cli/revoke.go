@@ -370,6 +370,10 @@ func (o *opened) obeyed(ctx context.Context, r *revokeReport) turn {
 			Summary: fmt.Sprintf("%s is out of use: every instance has obeyed, as seen at %s", list(r.Revoked), r.Obeyed),
 			Then:    "keytool status; if a key service or a host leaked, see keytool revoke --help",
 		}
+		if j.timed() {
+			r.Summary = fmt.Sprintf("%s is out of use: every server has had the time to obey, at %s", list(r.Revoked), r.Obeyed)
+			return turn{about: "obeyed", line: "every server has had the time to obey", finished: true}
+		}
 		return turn{about: "obeyed", line: fmt.Sprintf("every instance has obeyed: %s", j.countLive(func(*fleet.Report) bool { return true })), finished: true}
 	}
 	r.outlook = j.outlook(step)
@@ -377,6 +381,9 @@ func (o *opened) obeyed(ctx context.Context, r *revokeReport) turn {
 	r.Then = "run the command again: it goes on waiting"
 	t := turn{until: step.NotBefore, pause: pauseUntil(step.NotBefore, j.now, o.doc.Policy), code: pending}
 	t.line = "obeyed by " + j.countLive(func(report *fleet.Report) bool { return report.Revision >= o.doc.Revision })
+	if j.timed() {
+		t.line = "giving every server the time to obey"
+	}
 	t.tell(j, step)
 	return t
 }

@@ -171,9 +171,6 @@ func (a *app) rewrapAdd(ctx context.Context, uri string) error {
 // rewrapDrop takes the wrappings of a service out, once every live instance has opened
 // every key with another.
 func (a *app) rewrapDrop(ctx context.Context, uri string) error {
-	if err := a.confirm("Dropping " + uri); err != nil {
-		return err
-	}
 	o, err := a.open(ctx)
 	if err != nil {
 		return err
@@ -181,6 +178,9 @@ func (a *app) rewrapDrop(ctx context.Context, uri string) error {
 	defer o.close()
 	services, err := o.named(ctx, uri)
 	if err != nil {
+		return err
+	}
+	if err := a.confirm("Dropping the wrappings under " + list(services)); err != nil {
 		return err
 	}
 	c := &change{Action: "rewrap-drop"}

@@ -282,8 +282,15 @@ func (r *rotating) take(ctx context.Context, step rotation.Step, obs *fleet.Obse
 func (j judge) taken(s stepJSON, then rotation.Step) string {
 	switch s.Action {
 	case rotation.Stage:
-		return fmt.Sprintf("1/3 staged %s as revision %d; promoting it not before %s, when every instance verifies it", s.KID, s.Revision, clock(then.NotBefore, j.now))
+		line := fmt.Sprintf("1/3 staged %s as revision %d; promoting it not before %s", s.KID, s.Revision, clock(then.NotBefore, j.now))
+		if j.timed() {
+			return line + ", when every server has had the time to read it"
+		}
+		return line + ", when every instance verifies it"
 	case rotation.Promote:
+		if j.timed() {
+			return fmt.Sprintf("2/3 every server has had the time to read it; promoted %s as revision %d", s.KID, s.Revision)
+		}
 		forced := ""
 		if s.Forced {
 			forced = " against what was in the way"
@@ -298,6 +305,9 @@ func (j judge) taken(s stepJSON, then rotation.Step) string {
 		return fmt.Sprintf("3/3 retired %s as revision %d", s.KID, s.Revision)
 	}
 }
+
+// timed reports whether time stands in for reports.
+func (j judge) timed() bool { return j.doc.Policy.Proof == keyset.ProofSettle }
 
 // share says how many instances verify a key.
 func (j judge) share(kid string) string {
@@ -324,7 +334,14 @@ func (r *rotating) waiting(j judge, step rotation.Step) turn {
 	switch step.Goal {
 	case rotation.Promote:
 		t.line = "2/3 verifying: " + j.share(step.KID)
+		if j.timed() {
+			t.line = "2/3 giving every server the time to read " + step.KID
+		}
 	case rotation.Drain:
+		if j.timed() {
+			t.line = "3/3 giving every server the time to stop sealing with " + step.KID
+			break
+		}
 		t.line = "3/3 sealing with another key: " + j.countLive(func(r *fleet.Report) bool { return r.Primary != "" && r.Primary != step.KID })
 	default:
 		t.line = "3/3 retiring " + step.KID

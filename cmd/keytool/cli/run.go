@@ -159,7 +159,7 @@ no; 5 another writer was first; 6 blocked, the culprit is printed; 130 interrupt
 // needsCommand is what a command does that has only commands below it.
 func (a *app) needsCommand(cmd *cobra.Command, _ []string) error {
 	if a.flags.output == outputText {
-		a.note("%s", newHelp(cmd).Help)
+		a.note("%s", painted(newHelp(cmd).Help))
 	}
 	return usagef("%s needs a command behind it", cmd.CommandPath())
 }
@@ -204,7 +204,7 @@ func (a *app) confirm(what string) error {
 	if !ok || !term.IsTerminal(int(in.Fd())) {
 		return usagef("%s can cost valid tokens, and nobody is there to ask: add --yes", what)
 	}
-	fmt.Fprintf(a.Stderr, "%s can cost valid tokens. Go on? [y/N] ", what)
+	fmt.Fprintf(a.Stderr, "%s can cost valid tokens. Go on? [y/N] ", escape(what))
 	var answer string
 	if _, err := fmt.Fscanln(in, &answer); err != nil && !errors.Is(err, io.EOF) {
 		answer = ""

@@ -3,6 +3,9 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -14,7 +17,57 @@ type printer struct {
 	verbose bool
 }
 
-func (p *printer) linef(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+// linef prints a line. What its arguments bring along is escaped, see escape.
+func (p *printer) linef(format string, args ...any) {
+	fmt.Fprintf(p, format+"\n", escaped(args)...)
+}
+
+// A painted text is one of keytool's own: it is printed as it is.
+type painted string
+
+// escaped returns arguments with their texts escaped.
+func escaped(args []any) []any {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case painted:
+		case error:
+			// Joined errors stand on lines of their own.
+			args[i] = escape(strings.ReplaceAll(arg.Error(), "\n", "; "))
+		default:
+			if v := reflect.ValueOf(arg); v.Kind() == reflect.String {
+				args[i] = escape(v.String())
+			}
+		}
+	}
+	return args
+}
+
+// escape writes what is no printable character as Go does in a quoted string: names,
+// reasons and errors may come from whoever writes a store or answers in an instance's
+// place, and must neither steer a terminal nor forge a line.
+func escape(text string) string {
+	if !strings.ContainsFunc(text, unprintable) {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		case unprintable(r):
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		default:
+			b.WriteRune(r)
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+func unprintable(r rune) bool { return r == utf8.RuneError || !strconv.IsPrint(r) }
 
 // The colours are those of a verdict.
 const (
@@ -23,11 +76,12 @@ const (
 	yellow = "33"
 )
 
-func (p *printer) paint(colour, text string) string {
-	if !p.colour {
-		return text
+func (p *printer) paint(colour, text string) painted {
+	text = escape(text)
+	if p.colour {
+		text = "\x1b[1;" + colour + "m" + text + "\x1b[0m"
 	}
-	return "\x1b[1;" + colour + "m" + text + "\x1b[0m"
+	return painted(text)
 }
 
 // A labelled line explains a verdict: a name, and what is said of it.
@@ -37,9 +91,11 @@ type labelled struct{ label, text string }
 func (p *printer) labels(lines ...labelled) {
 	const least = len("keyset")
 	width := least
-	for _, l := range lines {
+	lines = slices.Clone(lines)
+	for i, l := range lines {
+		lines[i].label = escape(l.label)
 		if l.text != "" {
-			width = max(width, utf8.RuneCountInString(l.label))
+			width = max(width, utf8.RuneCountInString(lines[i].label))
 		}
 	}
 	for _, l := range lines {
@@ -57,6 +113,12 @@ func (p *printer) table(header []string, rows ...[]string) {
 		names[i], right[i] = strings.CutPrefix(name, ">")
 	}
 	rows = append([][]string{names}, rows...)
+	for i, row := range rows {
+		rows[i] = slices.Clone(row)
+		for j, cell := range row {
+			rows[i][j] = escape(cell)
+		}
+	}
 	width := make([]int, len(header))
 	for _, row := range rows {
 		for i, cell := range row {

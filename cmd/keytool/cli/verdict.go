@@ -21,7 +21,7 @@ const (
 	verdictBlocked = "blocked" // somebody has to do something
 )
 
-func verdictText(p *printer, verdict string, dryRun bool) string {
+func verdictText(p *printer, verdict string, dryRun bool) painted {
 	colour := yellow
 	switch verdict {
 	case verdictOK, verdictDone:
