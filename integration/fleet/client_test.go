@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"io"
+	"net/http"
 	"testing"
 
 	"github.com/echoseal/echoseal/codec"
@@ -30,4 +32,23 @@ func (i *instance) send(t *testing.T, r mixed.Request, body []byte) mixed.Respon
 		t.Fatalf("%s: %v", i.name, err)
 	}
 	return answer
+}
+
+// raw is send, for answers that may be no JSON.
+func (i *instance) raw(t *testing.T, r mixed.Request, body []byte) []byte {
+	t.Helper()
+	req, err := r.HTTP(t.Context(), i.url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatalf("%s: %v", i.name, err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatalf("%s: %v", i.name, err)
+	}
+	return text
 }

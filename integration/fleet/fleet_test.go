@@ -333,6 +333,34 @@ func TestStateThatIsNoStringIsRefusedByEach(t *testing.T) {
 	}
 }
 
+// What RFC 8259 does not know, and what is nested too deeply, Python takes; in Go there is
+// neither a state for it, nor does a state come with it.
+func TestWhatIsNoJSONIsForPythonAlone(t *testing.T) {
+	tool := request(binding.MethodCallTool, "book", `{"value":1}`, alice)
+	for _, at := range startAll(t, newConfig()) {
+		token := at.post(t, tool, "").State
+		for name, change := range map[string]func(body []byte) []byte{
+			"NaN":             value("NaN"),
+			"-Infinity":       value("-Infinity"),
+			"a raw surrogate": value("\"\xed\xa0\x80\""),
+			"600 arrays":      value(strings.Repeat("[", 600) + strings.Repeat("]", 600)),
+			"a mark":          func(body []byte) []byte { return append([]byte("\ufeff"), body...) },
+		} {
+			if answer := at.raw(t, tool, change(tool.Body(""))); at.isPython() != bytes.Contains(answer, []byte(`"requestState":"v1.`)) {
+				t.Errorf("%s: %s answers %s", name, at.name, answer)
+			}
+			if answer := at.raw(t, tool, change(tool.Body(token))); !at.isPython() && bytes.Contains(answer, []byte(`"result"`)) {
+				t.Errorf("%s, with a token: %s answers %s", name, at.name, answer)
+			}
+		}
+	}
+}
+
+// value returns a function that puts a value in place of the 1 in a body.
+func value(text string) func(body []byte) []byte {
+	return func(body []byte) []byte { return bytes.Replace(body, []byte(`"value":1`), []byte(`"value":`+text), 1) }
+}
+
 // flip returns a function that changes the character of a token at an index, from the
 // end if it is negative.
 func flip(at int) func(string) string {

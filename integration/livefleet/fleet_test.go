@@ -7,21 +7,21 @@ import (
 
 func TestFile(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "file", newFilePlace(t), goSDK)
+	w := newWorld(t, "file", newFilePlace(t), goSDK, mcpGo)
 	defer w.finish()
 	w.live(w.killed, w.together, w.storeLost)
 }
 
 func TestVault(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "vault", newVaultPlace(t), goSDK)
+	w := newWorld(t, "vault", newVaultPlace(t), goSDK, mcpGo)
 	defer w.finish()
 	w.live(w.keysDenied, w.storeLost, w.backAndForth)
 }
 
 func TestEtcd(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "etcd", newEtcdPlace(t), goSDK)
+	w := newWorld(t, "etcd", newEtcdPlace(t), goSDK, mcpGo)
 	defer w.finish()
 	w.live(w.serversComeAndGo, w.paused, w.storeLost, w.revoked)
 }
