@@ -248,7 +248,8 @@ func (r *Ring) run() {
 
 // Close ends everything that the ring has started, and makes it useless: sealing and
 // unsealing give [ErrClosed]. With a Registry it publishes a last report, marked stopped.
-// Each of the two may take five seconds. The error tells what was not done in that time,
+// Each of the two may take five seconds, and one more if something does not heed its
+// context. The error tells what was not done in that time,
 // or that the report was not accepted. A second call does nothing and gives the same.
 func (r *Ring) Close() error {
 	if r == nil || r.close == nil {

@@ -232,7 +232,8 @@ func (r *Ring) Readiness() http.Handler {
 
 // Refresh does at once what the ring does in the background, and waits for it: with a
 // Registry it publishes a report, then it reads the document and tries every key that is
-// not held. The error is what went wrong, or [Ring.Err].
+// not held. Many at once share a read that began after each was called. The error is what
+// went wrong, or [Ring.Err].
 //
 // A server that runs all the time needs no Refresh.
 func (r *Ring) Refresh(ctx context.Context) error {
