@@ -20,7 +20,7 @@ import (
 type object map[string]any
 
 type request struct {
-	ID     any // nil for a notification
+	ID     json.RawMessage // as it came; nil for a notification
 	Method string
 	Params struct {
 		Name         string

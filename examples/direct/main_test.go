@@ -87,3 +87,24 @@ func TestDirectIsShort(t *testing.T) {
 		t.Errorf("it has %d lines, not fewer than 80", lines)
 	}
 }
+
+// A client finds its request by the id that it gave, a string or a number of any size.
+func TestIDComesBackAsItWas(t *testing.T) {
+	ids := []string{`9007199254740993`, `"a"`, `0`}
+	var in, out bytes.Buffer
+	for _, id := range ids {
+		in.WriteString(`{"id":` + id + `,"method":"server/discover"}`)
+	}
+	command := exec.Command("go", "run", ".")
+	command.Stdin, command.Stdout = &in, &out
+	if err := command.Run(); err != nil {
+		t.Fatal(err)
+	}
+	answers := json.NewDecoder(&out)
+	for _, id := range ids {
+		var answer struct{ ID json.RawMessage }
+		if err := answers.Decode(&answer); err != nil || string(answer.ID) != id {
+			t.Errorf("the id %s comes back as %s, %v", id, answer.ID, err)
+		}
+	}
+}
