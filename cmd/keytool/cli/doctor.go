@@ -303,12 +303,13 @@ func (a *app) doctorFleet(ctx context.Context, r *doctorReport, o *opened) (err 
 		}
 		r.add(what, isFailed, f.line, f.Fix)
 	}
+	clashes := obs.Clashes()
 	for n := range obs.Instances {
 		i := &obs.Instances[n]
 		if ill[i.Address] {
 			continue
 		}
-		in := newInstance(o.doc, &obs, i)
+		in := newInstance(o.doc, &obs, i, clashes)
 		detail := fmt.Sprintf("revision %d, seals with %s", in.Revision, orDash(in.SealsWith))
 		if in.Health == "ok" {
 			r.add("instance "+in.Name, isOK, detail, "")

@@ -201,8 +201,9 @@ type failedJSON struct {
 
 func newFleet(d *keyset.Document, obs *fleet.Observation) *fleetJSON {
 	f := &fleetJSON{Instances: []instanceJSON{}}
+	clashes := obs.Clashes() // which goes over all of them
 	for n := range obs.Instances {
-		f.Instances = append(f.Instances, newInstance(d, obs, &obs.Instances[n]))
+		f.Instances = append(f.Instances, newInstance(d, obs, &obs.Instances[n], clashes))
 	}
 	slices.SortStableFunc(f.Instances, func(a, b instanceJSON) int { return strings.Compare(a.Name, b.Name) })
 	for _, failure := range obs.Failures {
@@ -211,9 +212,9 @@ func newFleet(d *keyset.Document, obs *fleet.Observation) *fleetJSON {
 	return f
 }
 
-func newInstance(d *keyset.Document, obs *fleet.Observation, i *fleet.Instance) instanceJSON {
+func newInstance(d *keyset.Document, obs *fleet.Observation, i *fleet.Instance, clashes []string) instanceJSON {
 	r := &i.Report
-	j := instanceJSON{Name: i.Name(), ID: r.ID, Address: i.Address, Also: i.Also, Source: i.Source, Verifies: []string{}, Health: health(d, obs, i)}
+	j := instanceJSON{Name: i.Name(), ID: r.ID, Address: i.Address, Also: i.Also, Source: i.Source, Verifies: []string{}, Health: health(d, obs, i, clashes)}
 	if i.Err != nil {
 		return j
 	}
@@ -229,8 +230,8 @@ func newInstance(d *keyset.Document, obs *fleet.Observation, i *fleet.Instance) 
 	return j
 }
 
-// health says in a few words how an instance is.
-func health(d *keyset.Document, obs *fleet.Observation, i *fleet.Instance) string {
+// health says in a few words how an instance is; clashes are the ids of more than one.
+func health(d *keyset.Document, obs *fleet.Observation, i *fleet.Instance, clashes []string) string {
 	r := &i.Report
 	switch {
 	case errors.Is(i.Err, fleet.ErrMAC):
@@ -245,7 +246,7 @@ func health(d *keyset.Document, obs *fleet.Observation, i *fleet.Instance) strin
 		return "SILENT"
 	case r.Lineage != d.Lineage:
 		return "OTHER KEYSET"
-	case slices.Contains(obs.Clashes(), r.ID):
+	case slices.Contains(clashes, r.ID):
 		return "DUPLICATE ID"
 	case r.Reason != "" && r.Reason != r.Health():
 		return r.Health() + ": " + r.Reason

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -454,12 +453,15 @@ func (i *inspection) nextUnknown(t *tokenReport) string {
 	return "the key is in the keyset, and was not among those that it was tried with here"
 }
 
+// maxPrincipal is more bytes than any principal has.
+const maxPrincipal = 64 << 10
+
 // readPrincipal reads a principal as a server would bind it.
 func readPrincipal(file string) (*binding.Principal, error) {
 	if file == "" {
 		return nil, nil //nolint:nilnil // no file, no principal
 	}
-	text, err := os.ReadFile(file)
+	text, err := readLimited(file, maxPrincipal)
 	if err != nil {
 		return nil, err
 	}

@@ -72,15 +72,23 @@ FILE may be - for standard input. It exits 4 if the document is not a keyset.`,
 
 // readFile reads a file, or standard input for "-", and refuses more than limit bytes.
 func (a *app) readFile(name string, limit int64) ([]byte, error) {
-	in := a.Stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = f.Close() }()
-		in = f
+	if name == "-" {
+		return readAll(a.Stdin, "standard input", limit)
 	}
+	return readLimited(name, limit)
+}
+
+// readLimited reads a file, and refuses more than limit bytes.
+func readLimited(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return readAll(f, name, limit)
+}
+
+func readAll(in io.Reader, name string, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(in, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
