@@ -87,8 +87,11 @@ type response struct {
 // Unwrap is for http.ResponseController.
 func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// WriteHeader holds back the status that an error of a handler has.
+// WriteHeader holds back the status that an error of a handler has. The first one counts.
 func (r *response) WriteHeader(status int) {
+	if r.status != 0 {
+		return
+	}
 	if status != http.StatusOK {
 		r.ResponseWriter.WriteHeader(status)
 		return
@@ -99,6 +102,9 @@ func (r *response) WriteHeader(status int) {
 // Write puts an error right, and its status with it.
 func (r *response) Write(p []byte) (int, error) {
 	text, repaired := repair(p)
+	if repaired {
+		r.Header().Del("Content-Length") // of the text that it was
+	}
 	if repaired && r.status != 0 && r.modern && r.Header().Get("Content-Type") == "application/json" {
 		r.status = http.StatusBadRequest
 	}

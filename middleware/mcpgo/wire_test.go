@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -492,6 +493,11 @@ func TestHandlerLeavesTheRestAlone(t *testing.T) {
 			_, _ = io.WriteString(w, "a")
 			_, _ = io.WriteString(w, "b")
 		},
+		"two statuses": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = io.WriteString(w, "too late")
+		},
 		"the words alone":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, binding.RefusedMessage) },
 		"broken braces":     func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "}"+binding.RefusedMessage+"{") },
 		"another code":      answering(`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Invalid or expired requestState"}}`),
@@ -517,6 +523,15 @@ func answering(message string) http.HandlerFunc {
 		w.WriteHeader(http.StatusOK)
 		_, _ = io.WriteString(w, message+"\n")
 	}
+}
+
+// A middleware between the SDK and the handler may have counted the bytes.
+func TestHandlerCorrectsTheLength(t *testing.T) {
+	s := serve(t, mcpgo.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(spoiltMessage)+1))
+		answering(spoiltMessage)(w, r)
+	})))
+	s.post(t, call{method: binding.MethodCallTool}.message(modern)).wantStatus(t, http.StatusBadRequest).refused(t)
 }
 
 // A server whose answers cannot be streamed still puts the error right, and the SDK is
