@@ -41,6 +41,9 @@ restarted.`,
 			if o.TTL, o.Policy, err = p.apply(cmd, 10*time.Minute, keyset.DefaultPolicy()); err != nil {
 				return err
 			}
+			if o.TTL <= 0 {
+				return usagef("--ttl is a positive duration such as 10m, not %v", o.TTL)
+			}
 			if o.Secrets, err = readSecrets(secretFiles); err != nil {
 				return err
 			}
