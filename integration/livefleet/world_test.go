@@ -262,7 +262,8 @@ func (k *tool) says(text string) {
 	if !k.log.Await(ctx, k.offset, text) && !strings.Contains(k.log.String()[k.offset:], text) {
 		k.w.Fatalf("keytool %s does not say %q:\n%s%s", strings.Join(k.args, " "), text, k.log, &k.out)
 	}
-	k.offset = k.log.Len()
+	// What it has said since then may be waited for next.
+	k.offset += strings.Index(k.log.String()[k.offset:], text) + len(text)
 }
 
 // interrupt ends keytool as Control-C does.
