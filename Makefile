@@ -14,7 +14,7 @@ FUZZTIME ?= 100000x
 
 .PHONY: help
 help: ## Show this
-	sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
+	sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
 .PHONY: test
 test: ## Check everything, as the build server does: format, lint, tidiness, fuzz smoke, all tests against the real peers
@@ -48,6 +48,10 @@ FLEET_TIME ?= 8m
 test-fleet: ## Let everything happen to real fleets again and again, FLEET_TIME=1h for longer
 	scripts/setup
 	ECHOSEAL_FLEET_TIME=$(FLEET_TIME) go test -v -count=1 -timeout 24h ./integration/livefleet
+
+.PHONY: release-check
+release-check: ## Rehearse a release of the committed tree without a network: install and get every module
+	scripts/release-check
 
 .PHONY: bench
 bench: ## Measure seals and unseals against the floor and beside peers: one table
