@@ -21,7 +21,7 @@ func (r Reason) String() string {
 	case NoSource:
 		return "there is no source of reports to ask"
 	case SourceFailed:
-		return r.Source + ": " + r.Detail
+		return r.Source + ": " + strings.TrimPrefix(r.Detail, r.Source+": ")
 	case NoReports:
 		return "no instance reports"
 	case TooFewReports:
@@ -82,7 +82,7 @@ func (r Reason) what() string {
 		}
 		return "its reports have ceased; it counts until " + clock(r.Until)
 	case OtherLineage:
-		return "holds another keyset, or one that was replaced"
+		return "holds another keyset, with the same auth key"
 	case NewerRevision:
 		return "holds a newer revision than the store"
 	case Fork:
@@ -130,9 +130,9 @@ func (r Reason) Fix() string {
 	case Malformed:
 		return "look at what answers at " + r.Address + ": it should be the handler of package fleet, of a version that fits"
 	case BadMAC:
-		return "find out what answers at " + r.Address + ": it does not hold this keyset"
+		return "find out what answers at " + r.Address + ": it does not hold this keyset; if that is a server from before keytool init --replace, start it again"
 	case OtherLineage:
-		return "start " + r.Instance + " again, so that it takes the keyset that is in the store, or correct its configuration"
+		return "correct the configuration of " + r.Instance + ": its store and its keyset's name; then start it again"
 	case NewerRevision:
 		return "look whether the store was restored from an old copy, or is not the one that " + r.Instance + " reads"
 	case Fork:
@@ -142,13 +142,13 @@ func (r Reason) Fix() string {
 	case DuplicateID:
 		return "start " + r.Instance + " again: each process draws an id of its own, so this one was copied while it ran"
 	case NoSource:
-		return "name where the instances report with --fleet, or if they cannot: keytool policy --proof settle"
+		return "name where the instances report with --fleet, or if they cannot: keytool policy --proof settle --force --reason TEXT"
 	case SourceFailed:
 		return "make it answer: there may be instances that it alone knows"
 	case NoReports:
 		return "start the servers, or correct where they report"
 	case TooFewReports:
-		return "start the others, or if there are fewer now: keytool policy --min-instances N"
+		return "start the others, or if there are fewer now: keytool policy --min-instances N --force --reason TEXT"
 	case PeerWithoutKey, PeerSealing:
 		return fmt.Sprintf("keytool export --peer %s, start it with that, then keytool confirm --peer %s", r.Peer, r.Peer)
 	case PeerUnconfirmed:
@@ -175,7 +175,7 @@ func (r Reason) fixUnwrap() string {
 	case keyset.Denied:
 		return fmt.Sprintf("grant %s to %s on %s", orElse(r.Failure.Operation, "the use of the key"), r.Instance, service)
 	case keyset.Throttled, keyset.Unavailable:
-		return "it tries again by itself; see that " + service + " answers"
+		return "see that " + service + " answers"
 	case keyset.Sealed:
 		return "unseal " + service
 	case keyset.Disabled, keyset.PendingDeletion:
