@@ -41,6 +41,13 @@ tidy: ## Format the code and tidy every module
 fuzz: ## Fuzz each target, FUZZTIME=10000000x for longer than make test does
 	scripts/fuzz $(FUZZTIME)
 
+# How many states of each model of rotation are walked through, nearest first.
+MODEL_STATES ?= 20000000
+
+.PHONY: model
+model: ## Walk through larger models of rotation than make test does, MODEL_STATES=80000000 for further
+	GOMEMLIMIT=6GiB ECHOSEAL_MODEL_STATES=$(MODEL_STATES) go test -v -count=1 -timeout 24h -run TestEveryTokenIsAccepted ./rotation
+
 # How long each of the fleets lives.
 FLEET_TIME ?= 8m
 
