@@ -239,7 +239,7 @@ func (a *app) doctorStore(ctx context.Context, r *doctorReport, o *opened) (ther
 		r.add("keyset "+d.Name, isWarning, "it has members that this version does not know, so this version cannot change it", "use the newer keytool that wrote it")
 	}
 	if took > d.Policy.Settle/4 && d.Policy.Settle > 0 {
-		r.add(what, isWarning, fmt.Sprintf("a read took %s, and settle is %s", shortDuration(took), shortDuration(d.Policy.Settle)), "keytool policy --settle, longer")
+		r.add(what, isWarning, fmt.Sprintf("a read took %s, and settle is %s", shortDuration(took), shortDuration(d.Policy.Settle)), "a longer one: keytool policy --settle D")
 	}
 	return true, nil
 }
@@ -271,7 +271,7 @@ func (a *app) doctorKeys(ctx context.Context, r *doctorReport, o *opened) {
 	}
 	for _, k := range o.doc.Keys {
 		if k.State == keyset.Staged && now.Sub(k.Staged) > 24*time.Hour {
-			r.add("key "+k.KID, isWarning, "it is staged for "+shortDuration(now.Sub(k.Staged)), "keytool rotate --wait, or keytool abort")
+			r.add("key "+k.KID, isWarning, "it is staged for "+shortDuration(now.Sub(k.Staged)), "keytool rotate --wait      or give up: keytool abort")
 		}
 	}
 }
@@ -280,28 +280,30 @@ func (a *app) doctorKeys(ctx context.Context, r *doctorReport, o *opened) {
 func (a *app) doctorFleet(ctx context.Context, r *doctorReport, o *opened) (err error) {
 	if len(a.flags.fleet) == 0 {
 		if o.doc.Policy.Proof == keyset.ProofReports {
-			r.add("fleet", isWarning, "no --fleet is given, and the policy asks for reports: a promotion would be blocked", "set --fleet, or keytool policy --proof settle where servers cannot report")
+			r.add("fleet", isWarning, "no --fleet is given, and the policy asks for reports: a promotion would be blocked", "set --fleet, or where servers cannot report: keytool policy --proof settle --force --reason TEXT")
 		}
 		return nil
 	}
 	if o.sources, err = a.Fleets.Open(ctx, a.flags.fleet...); err != nil {
 		return r.opens("fleet", err)
 	}
-	now := a.Now()
-	obs := o.observe(ctx)
+	at, obs, err := o.look(ctx)
+	if err != nil {
+		r.add("store "+o.place(), isFailed, err.Error(), "")
+		return nil
+	}
 	j := judge{o.doc, &obs, a.Now()}
 	ill := make(map[string]bool)
-	for _, reason := range rotation.Obeyed(o.doc, obs, now).Reasons {
-		if !reason.Fault() {
-			continue
-		}
-		f := j.reason(reason, rotation.Blocked)
-		what := "fleet"
+	for _, f := range j.troubles(at) {
+		what, result := "fleet", isFailed
 		if f.Instance != "" {
 			what = "instance " + f.Instance
 			ill[f.Address] = true
 		}
-		r.add(what, isFailed, f.line, f.Fix)
+		if f.said {
+			result = isWarning
+		}
+		r.add(what, result, f.line, f.Fix)
 	}
 	clashes := obs.Clashes()
 	for n := range obs.Instances {
@@ -311,11 +313,10 @@ func (a *app) doctorFleet(ctx context.Context, r *doctorReport, o *opened) (err 
 		}
 		in := newInstance(o.doc, &obs, i, clashes)
 		detail := fmt.Sprintf("revision %d, seals with %s", in.Revision, orDash(in.SealsWith))
-		if in.Health == "ok" {
-			r.add("instance "+in.Name, isOK, detail, "")
-		} else {
-			r.add("instance "+in.Name, isWarning, detail+"; "+in.Health, "")
+		if in.Health != "ok" { // it starts, or has stopped: nobody has to do anything
+			detail += "; " + in.Health
 		}
+		r.add("instance "+in.Name, isOK, detail, "")
 	}
 	j.doctorBudget(r)
 	return nil
@@ -331,7 +332,7 @@ func (j judge) doctorBudget(r *doctorReport) {
 		detail := fmt.Sprintf("about %s tokens were sealed with it, %s of what a key may seal", shortCount(seals), shareOfBudget(seals))
 		switch {
 		case seals > rotation.BudgetAlarm:
-			r.add("key "+k.KID, isFailed, detail, "keytool rotate --wait, now")
+			r.add("key "+k.KID, isFailed, detail, "now: keytool rotate --wait")
 		case seals > rotation.Budget/2:
 			r.add("key "+k.KID, isWarning, detail, "keytool rotate --wait")
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/echoseal/echoseal/fleet"
 	"github.com/echoseal/echoseal/keyset"
-	"github.com/echoseal/echoseal/rotation"
 )
 
 func (a *app) fleetCommand() *cobra.Command {
@@ -124,18 +123,15 @@ func (a *app) showFleet(ctx context.Context) error {
 	if len(o.sources) == 0 {
 		return usagef("set --fleet or ECHOSEAL_FLEET: where the servers report")
 	}
-	now := a.Now()
-	obs := o.observe(ctx)
+	at, obs, err := o.look(ctx)
+	if err != nil {
+		return err
+	}
 	j := judge{o.doc, &obs, a.Now()}
 	r := &fleetReport{fleetJSON: newFleet(o.doc, &obs)}
 	r.Verdict, r.Summary = verdictOK, "every instance can be relied on: "+count(j.live(), "instance")
-	for _, reason := range rotation.Obeyed(o.doc, obs, now).Reasons {
-		if reason.Fault() {
-			r.Reasons = append(r.Reasons, j.reason(reason, rotation.Blocked))
-		}
-	}
-	if len(r.Reasons) > 0 {
-		r.Verdict, r.Summary = verdictWarning, "something is wrong with the fleet, which would block a promotion"
+	if r.Reasons = j.troubles(at); len(r.Reasons) > 0 {
+		r.Verdict, r.Summary = alarm(r.Reasons)
 	}
 	a.report = r
 	return nil

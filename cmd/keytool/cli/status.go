@@ -26,11 +26,11 @@ every peer.
   OK       nothing is unfinished, and nothing is due
   DUE      there is something to do: keytool rotate --wait
   WAITING  time has to pass, or the fleet has to follow; all is well
-  WARNING  nothing is in the way now, and something will be
+  WARNING  nothing is in the way now, and something will be, or a server is not well
   BLOCKED  somebody has to do something; no key is lost meanwhile
 
-It exits 0 whatever it finds; with --exit-code 6 if the rotation is blocked, 3 if there
-is something to do or to wait for.`,
+It exits 0 whatever it finds; with --exit-code 6 if it says BLOCKED, 3 if there is
+something to do, to look after or to wait for.`,
 		Example: "  keytool status\n  keytool status --history\n  keytool status -o json --exit-code",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,10 +51,11 @@ func (a *app) status(ctx context.Context, history bool) error {
 		return err
 	}
 	defer o.close()
-	now := a.Now()
-	obs := o.observe(ctx)
-	step := rotation.Next(o.doc, obs, now, rotation.Request{})
-	r := newStatus(o, &obs, step, a.Now())
+	at, obs, err := o.look(ctx)
+	if err != nil {
+		return err
+	}
+	r := newStatus(o, &obs, rotation.Next(o.doc, obs, at, rotation.Request{}), at)
 	if history {
 		r.History = newHistory(o.doc)
 	}
@@ -90,8 +91,9 @@ type keysetJSON struct {
 	Store    string `json:"store"`
 }
 
-func newStatus(o *opened, obs *fleet.Observation, step rotation.Step, now time.Time) *statusReport {
-	d := o.doc
+// newStatus makes the report; at is before the fleet was asked.
+func newStatus(o *opened, obs *fleet.Observation, step rotation.Step, at time.Time) *statusReport {
+	d, now := o.doc, o.app.Now()
 	j := judge{d, obs, now}
 	r := &statusReport{
 		outlook: j.outlook(step), now: now,
@@ -112,7 +114,7 @@ func newStatus(o *opened, obs *fleet.Observation, step rotation.Step, now time.T
 	if step.Kind == rotation.Stage {
 		r.Summary = "the primary " + step.KID + " is to be replaced"
 	}
-	j.warn(&r.outlook)
+	j.warn(&r.outlook, at)
 	return r
 }
 
@@ -121,39 +123,6 @@ func (j judge) nothingDue() string {
 	k := j.doc.Primary()
 	due := k.Promoted.Add(j.doc.Policy.MaxAge)
 	return fmt.Sprintf("%s is primary for %s, and due to be replaced %s, in %s", k.KID, shortDuration(max(0, j.now.Sub(k.Promoted)).Truncate(time.Second)), formatTime(due), left(due, j.now))
-}
-
-// warn adds what will be in the way of the next rotation, or needs somebody now.
-func (j judge) warn(o *outlook) {
-	var warnings []reason
-	for _, r := range rotation.Obeyed(j.doc, *j.obs, j.now).Reasons {
-		if r.Code == rotation.NoSource {
-			o.note("no source of reports is given (--fleet), and the policy asks for them: a promotion would wait")
-		} else if r.Fault() {
-			warnings = append(warnings, j.reason(r, rotation.Blocked))
-		}
-	}
-	k := j.doc.Primary()
-	if seals := rotation.Seals(j.doc, *j.obs, k.KID, j.now); seals > rotation.BudgetAlarm {
-		text := fmt.Sprintf("about %s tokens were sealed with %s, %s of what a key may seal", shortCount(seals), k.KID, shareOfBudget(seals))
-		warnings = append(warnings, reason{
-			Code: rotation.DueBudget, Text: text, KID: k.KID, label: "why", line: text,
-			Fix: "replace the key now: keytool rotate --wait, and if that is blocked remove what is in its way",
-		})
-	}
-	if len(warnings) == 0 || o.Verdict == verdictBlocked {
-		return
-	}
-	if o.Verdict == verdictOK || o.Verdict == verdictDue {
-		o.Verdict = verdictWarning
-	}
-	o.Reasons = append(o.Reasons, warnings...)
-}
-
-func (o *outlook) note(text string) {
-	if o.Note == "" && o.Verdict != verdictBlocked {
-		o.Note = text
-	}
 }
 
 // A rotationJSON tells where a rotation is.

@@ -63,9 +63,11 @@ type reason struct {
 	Service  string        `json:"service,omitempty"`
 	Until    string        `json:"until,omitempty"`
 
-	// For people: the culprit, what is said of it, and the same without what is another
-	// thing at each look.
-	label, line, change string
+	// For people: the culprit, what is said of it, the same without what is another thing
+	// at each look, and the same in a first line.
+	label, line, change, head string
+
+	said bool // by an instance of itself
 }
 
 // A judge says what a step means, given what was seen.
@@ -106,7 +108,7 @@ func (j judge) step(s rotation.Step) string {
 	case rotation.Promote:
 		text = "promote " + s.KID
 	case rotation.Drain:
-		text = "note that nobody seals with " + s.KID + " any more"
+		text = "drain " + s.KID + ": nobody seals with it any more"
 	case rotation.Retire:
 		text = "retire " + s.KID
 	}
@@ -213,8 +215,15 @@ func then(s rotation.Step) string {
 
 // reason turns a reason into JSON and into a line for people.
 func (j judge) reason(r rotation.Reason, of rotation.Kind) reason {
-	// Times before which something is not safe are rounded up.
+	i := j.instance(r.ID)
+	if i != nil {
+		r.Health = because(i)
+	}
 	text := r.String()
+	if r.Code == rotation.DueBudget {
+		text = budgetText(r.Seals, r.KID)
+	}
+	// Times before which something is not safe are rounded up.
 	if !r.Until.IsZero() {
 		text = strings.ReplaceAll(text, r.Until.UTC().Format(time.RFC3339), formatTime(r.Until))
 	}
@@ -231,21 +240,29 @@ func (j judge) reason(r rotation.Reason, of rotation.Kind) reason {
 		out.Fix = r.Fix()
 	}
 	if out.change = out.line; r.Instance == "" {
+		out.head = headline(r, out.change)
 		return out
 	}
 	out.label = r.Instance
-	_, what, _ := strings.Cut(strings.TrimPrefix(out.line, r.Instance), ": ")
+	what := saidOf(out.line, r.Instance)
 	out.line, out.change = what, r.Instance+": "+what
 	if !r.Seen.IsZero() {
 		out.line = fmt.Sprintf("revision %d, seen %s ago: %s", r.Revision, shortDuration(max(0, j.now.Sub(r.Seen)).Truncate(time.Second)), what)
 		out.change = fmt.Sprintf("%s at revision %d %s", r.Instance, r.Revision, what)
 	}
 	if r.Code == rotation.CannotUnwrap {
-		if i := j.instance(r.ID); i != nil && out.Fix != "" {
+		if i != nil && out.Fix != "" {
 			out.Fix += "; it retries every " + shortDuration(i.Report.Every)
 		}
 	}
+	out.head = headline(r, what)
 	return out
+}
+
+// saidOf returns what a text says of an instance, without its name and the like.
+func saidOf(text, instance string) string {
+	_, what, _ := strings.Cut(strings.TrimPrefix(text, instance), ": ")
+	return what
 }
 
 func (j judge) instance(id string) *fleet.Instance {
@@ -263,14 +280,15 @@ const maxReasons = 12
 func (o *outlook) text(p *printer, dryRun bool, more ...labelled) {
 	p.linef("%s  %s", verdictText(p, o.Verdict, dryRun), o.Summary)
 	var lines []labelled
-	shown := o.Reasons[:min(len(o.Reasons), maxReasons)]
+	all := together(o.Reasons)
+	shown := all[:min(len(all), maxReasons)]
 	for i, r := range shown {
 		lines = append(lines, labelled{r.label, r.line})
 		if i+1 == len(shown) || shown[i+1].Fix != r.Fix {
 			lines = append(lines, labelled{"fix", r.Fix})
 		}
 	}
-	if others := len(o.Reasons) - len(shown); others > 0 {
+	if others := len(all) - len(shown); others > 0 {
 		lines = append(lines, labelled{"more", fmt.Sprintf("%d others; -o json has them all", others)})
 	}
 	if last := len(lines) - 1; o.Note != "" && last >= 0 && lines[last].label == "fix" && lines[last].text != "" {
@@ -280,6 +298,22 @@ func (o *outlook) text(p *printer, dryRun bool, more ...labelled) {
 	}
 	lines = append(lines, labelled{"then", o.Then})
 	p.labels(append(lines, more...)...)
+}
+
+// together says once what an instance has not opened, of several keys.
+func together(reasons []reason) (all []reason) {
+	for _, r := range reasons {
+		before := slices.IndexFunc(all, func(b reason) bool {
+			return r.Code == rotation.NotOpened && b.Code == r.Code && b.Address == r.Address && b.Service == r.Service
+		})
+		if before < 0 {
+			all = append(all, r)
+			continue
+		}
+		with := " with " + r.Service
+		all[before].line = strings.Replace(all[before].line, with, " and key "+r.KID+with, 1)
+	}
+	return all
 }
 
 // uniq returns the elements in order, each once.

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/rotation"
+)
+
+// What is wrong with an instance that can be relied on: it says so itself.
+const (
+	codeDegraded = rotation.Code("degraded")
+	codeNotReady = rotation.Code("not_ready")
+)
+
+// look asks the fleet. If somebody holds a later revision than the one that was read, that
+// may have been written meanwhile: the document is read again, and the fleet is asked
+// again.
+func (o *opened) look(ctx context.Context) (now time.Time, obs fleet.Observation, err error) {
+	now, obs = o.app.Now(), o.observe(ctx)
+	if len((judge{o.doc, &obs, now}).newer()) == 0 {
+		return now, obs, nil
+	}
+	if err := o.load(ctx); err != nil {
+		return now, obs, err
+	}
+	now, obs = o.app.Now(), o.observe(ctx)
+	return now, obs, nil
+}
+
+// troubles are what somebody has to act on, whether a rotation is open or not: what would
+// block one, and what servers say is wrong with them. At is before the fleet was asked.
+func (j judge) troubles(at time.Time) []reason {
+	newer := j.newer()
+	found := newer
+	for _, r := range rotation.Obeyed(j.doc, *j.obs, at).Reasons {
+		if r.Fault() && !slices.ContainsFunc(newer, func(n rotation.Reason) bool { return n.Address == r.Address }) {
+			found = append(found, r)
+		}
+	}
+	all := make([]reason, 0, len(found))
+	ill := make(map[string]bool)
+	for _, r := range found {
+		all = append(all, j.reason(r, rotation.Blocked))
+		ill[r.Address] = true
+	}
+	for n := range j.obs.Instances {
+		if i := &j.obs.Instances[n]; !ill[i.Address] {
+			for _, c := range j.complaints(i) {
+				c.said = true
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// newer returns the instances that hold a later revision than the store. [rotation.Obeyed]
+// does not mind them: they have obeyed.
+func (j judge) newer() (all []rotation.Reason) {
+	for n := range j.obs.Instances {
+		i := &j.obs.Instances[n]
+		if r := &i.Report; i.Err == nil && i.Live() && r.Keyset == j.doc.Name && r.Lineage == j.doc.Lineage && r.Revision > j.doc.Revision {
+			all = append(all, about(rotation.NewerRevision, i))
+		}
+	}
+	return all
+}
+
+// about returns a reason that names an instance, as package rotation does.
+func about(code rotation.Code, i *fleet.Instance) rotation.Reason {
+	r := &i.Report
+	return rotation.Reason{
+		Code: code, Instance: cmp.Or(i.Name(), "an instance"), ID: r.ID, Address: i.Address, Source: i.Source,
+		Revision: r.Revision, Seen: r.Now, Health: r.Health(),
+	}
+}
+
+// A server that starts is not ready for so long without anything being wrong.
+const startsWithin = 2 * time.Minute
+
+// complaints are what an instance says is wrong with it.
+func (j judge) complaints(i *fleet.Instance) (all []reason) {
+	r := &i.Report
+	if i.Err != nil || !i.Live() || r.Stopped {
+		return nil
+	}
+	for _, f := range r.Failed {
+		failed := about(rotation.CannotUnwrap, i)
+		failed.KID, failed.Failure = f.KID, &f
+		all = append(all, j.reason(failed, rotation.Blocked))
+	}
+	said := about(codeDegraded, i)
+	switch {
+	case r.Ready && r.Reason == "", r.Reason == fleet.Starting && j.now.Sub(r.Started) < startsWithin:
+		return all
+	case r.Reason == fleet.Starting:
+		said.Code, said.Detail = codeNotReady, "starts since "+clock(r.Started, j.now)
+	case r.Ready:
+		said.Detail = "degraded: " + r.Reason
+	default:
+		said.Code, said.Detail = codeNotReady, "not ready: "+r.Reason
+	}
+	out := j.reason(said, rotation.Blocked)
+	out.Fix = "look after " + said.Instance + ": its log, its store, its key services"
+	return append(all, out)
+}
+
+// because says why an instance is not well, in its own words if it has some.
+func because(i *fleet.Instance) string {
+	switch r := &i.Report; {
+	case r.Reason != "":
+		return r.Reason
+	case len(r.Failed) > 0:
+		f := rotation.Reason{Code: rotation.CannotUnwrap, Instance: i.Name(), KID: r.Failed[0].KID, Failure: &r.Failed[0]}
+		return "it " + saidOf(f.String(), f.Instance)
+	default:
+		return r.Health()
+	}
+}
+
+// headline is a reason in the first line of a report; what is said of its instance, if it
+// has one.
+func headline(r rotation.Reason, what string) string {
+	switch r.Code {
+	case rotation.Unreachable:
+		return r.Instance + " is unreachable"
+	case rotation.Malformed:
+		return r.Instance + " answers with what is no report"
+	case rotation.BadMAC:
+		return r.Instance + " does not hold this keyset"
+	case rotation.SourceFailed:
+		return "the source " + r.Source + " failed"
+	case rotation.NoSource:
+		return "the policy asks for reports, and no source of them is given"
+	}
+	if r.Instance != "" {
+		return r.Instance + ": " + what
+	}
+	return what
+}
+
+// grave reports whether servers and store have parted: servers refuse what is in the store,
+// and one that starts again takes up what the others have left behind.
+func (r reason) grave() bool { return r.Code == rotation.NewerRevision || r.Code == rotation.Fork }
+
+// warn adds what somebody has to act on. At is before the fleet was asked.
+func (j judge) warn(o *outlook, at time.Time) {
+	troubles := j.troubles(at)
+	if budget, spent := j.spent(); spent {
+		troubles = append(troubles, budget)
+		o.Reasons = slices.DeleteFunc(o.Reasons, func(r reason) bool { return r.Code == rotation.DueBudget })
+	}
+	troubles = slices.DeleteFunc(troubles, func(t reason) bool {
+		return slices.ContainsFunc(o.Reasons, func(r reason) bool {
+			// What a rotation waits for says it already, maybe in other words.
+			return r.Address == t.Address && r.Source == t.Source && (r.Code == t.Code || t.Code == codeDegraded || t.Code == codeNotReady)
+		})
+	})
+	if len(troubles) == 0 {
+		return
+	}
+	o.Reasons = append(troubles, o.Reasons...)
+	if o.Verdict == verdictBlocked {
+		return
+	}
+	verdict, summary := alarm(troubles)
+	if o.Verdict != verdictOK {
+		summary += "; " + o.Summary
+	}
+	if o.Verdict, o.Summary = verdict, summary; verdict == verdictBlocked {
+		o.Then = "change nothing before that is mended; then: keytool status"
+	}
+}
+
+// alarm is the verdict where there is trouble, and the first line, which names it.
+func alarm(troubles []reason) (verdict, summary string) {
+	verdict, summary = verdictWarning, troubles[0].head
+	if slices.ContainsFunc(troubles, reason.grave) {
+		verdict = verdictBlocked
+	}
+	if more := len(troubles) - 1; more > 0 {
+		summary += fmt.Sprintf(", and %d more", more)
+	}
+	return verdict, summary
+}
+
+// spent warns that a key has sealed nearly all that it may.
+func (j judge) spent() (reason, bool) {
+	kid := j.doc.Primary().KID
+	seals := rotation.Seals(j.doc, *j.obs, kid, j.now)
+	text := budgetText(seals, kid)
+	return reason{
+		Code: rotation.DueBudget, Text: text, KID: kid, label: "why", line: text, head: text,
+		Fix: "replace the key now: keytool rotate --wait, and if that is blocked remove what is in its way",
+	}, seals > rotation.BudgetAlarm
+}
+
+func budgetText(seals int64, kid string) string {
+	return fmt.Sprintf("about %s tokens were sealed with %s, %s of what a key may seal", shortCount(seals), kid, shareOfBudget(seals))
+}
