@@ -65,3 +65,34 @@ func TestRestampTakesADrainBack(t *testing.T) {
 		t.Errorf("a key that stepped down at another time: %+v", k)
 	}
 }
+
+// Former values count from a change of the policy, so it is dated anew as a key's move is.
+func TestRestampPolicy(t *testing.T) {
+	s := keyset.Services{memkek.New("a")}
+	d, _ := initKeyset(t, s)
+	if err := d.Restamp(at(time.Minute), ""); err == nil {
+		t.Error("a policy that was never changed was dated anew")
+	}
+	p := d.Policy
+	old := p.Settle + p.MaxStale + p.MaxSkew
+	p.Settle = time.Second
+	must(t, d.SetPolicy(at(time.Hour), p))
+	before := d.Clone()
+	for _, step := range []struct{ at, from time.Duration }{
+		{time.Hour + 90*time.Second, time.Hour + 90*time.Second},
+		{time.Hour + 30*time.Second, time.Hour + 90*time.Second}, // an earlier stamp changes nothing
+	} {
+		must(t, d.Restamp(at(step.at), ""))
+		if got, want := d.Policy.Was.Until, start.Add(step.from+old); !got.Equal(want) {
+			t.Errorf("restamped at %v the former values count until %v, want %v", step.at, got, want)
+		}
+	}
+	if got, want := before.Policy.Was.Until, start.Add(time.Hour+old); !got.Equal(want) {
+		t.Errorf("a copy has changed: %v", got)
+	}
+	// Raised again: nothing former is left to count, and the stamp is none of a key's.
+	must(t, d.SetPolicy(at(9*time.Hour), keyset.DefaultPolicy()), d.Restamp(at(10*time.Hour), ""))
+	if d.Policy.Was != nil {
+		t.Errorf("%+v", d.Policy.Was)
+	}
+}

@@ -59,7 +59,7 @@ func (o *opened) apply(ctx context.Context, c *change, m move) error {
 		c.Verdict, a.report = verdictDue, c
 		return a.pendingIfAsked()
 	}
-	if err := o.save(ctx, next, stamped, c.counted); err != nil {
+	if err := o.save(ctx, next, stamped, c.counted != "", c.counted); err != nil {
 		return err
 	}
 	c.Revision, a.report = o.doc.Revision, c

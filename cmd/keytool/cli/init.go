@@ -95,7 +95,7 @@ func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool) erro
 	}
 	c.auth = auth
 	// Nobody counts from the stamp of a revision that has none before it.
-	if err := c.save(ctx, doc, a.Now(), ""); err != nil {
+	if err := c.save(ctx, doc, a.Now(), false, ""); err != nil {
 		return err
 	}
 	a.report = report

@@ -158,7 +158,7 @@ func (a *app) policy(ctx context.Context, cmd *cobra.Command, flags *policyFlags
 	if ttl != next.TTL {
 		err = next.SetTTL(stamp, ttl)
 	}
-	if err == nil && policy != next.Policy {
+	if err == nil && policy != o.doc.Policy {
 		err = next.SetPolicy(stamp, policy)
 	}
 	if err != nil {
@@ -169,10 +169,11 @@ func (a *app) policy(ctx context.Context, cmd *cobra.Command, flags *policyFlags
 		a.report = r
 		return a.pendingIfAsked()
 	}
-	if err := o.save(ctx, next, stamp.At, ""); err != nil {
+	// Former values count from the stamp.
+	if err := o.save(ctx, next, stamp.At, next.Policy.Was != nil, ""); err != nil {
 		return err
 	}
-	r.Verdict, a.report = verdictDone, r
+	a.report = newPolicyReport(o, o.doc, verdictDone)
 	return nil
 }
 

@@ -305,11 +305,7 @@ func (o *opened) carryOut(ctx context.Context, p *revocation, r *revokeReport) e
 	if err := p.apply(next, stamp, fresh); err != nil {
 		return err
 	}
-	counted := ""
-	if p.successor != successorKept {
-		counted = p.primary
-	}
-	if err := o.save(ctx, next, stamp.At, counted); err != nil {
+	if err := o.save(ctx, next, stamp.At, p.successor != successorKept, p.primary); err != nil {
 		return err
 	}
 	r.Verdict, r.Summary, r.Primary, r.Keyset = verdictDone, fmt.Sprintf("revoked %s as revision %d; %s is primary", list(p.revoke), next.Revision, p.primary), p.primary, o.keyset()

@@ -253,11 +253,7 @@ func (r *rotating) take(ctx context.Context, step rotation.Step, obs *fleet.Obse
 	if step.Kind == rotation.Stage {
 		taken.KID = fresh.KID
 	}
-	counted := ""
-	if step.Timed() {
-		counted = taken.KID
-	}
-	if err := r.save(ctx, next, stamp.At, counted); err != nil {
+	if err := r.save(ctx, next, stamp.At, step.Timed(), taken.KID); err != nil {
 		return turn{}, err
 	}
 	r.report.Steps = append(r.report.Steps, taken)

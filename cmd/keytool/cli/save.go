@@ -21,9 +21,9 @@ func (o *opened) store() (keyset.Store, error) {
 
 // save writes next, which was stamped at a time, in the place of what was loaded. It ends
 // within the share of settle that a save may take; if it took longer nevertheless and
-// others count from the stamp that key kid has from it, that is written anew. kid is ""
-// if they do not.
-func (o *opened) save(ctx context.Context, next *keyset.Document, stamped time.Time, kid string) error {
+// the stamp counts, which key kid has from it, or the policy if kid is "", that is written
+// anew.
+func (o *opened) save(ctx context.Context, next *keyset.Document, stamped time.Time, counts bool, kid string) error {
 	within := rotation.SaveWithin(o.policyInForce(next))
 	saving := ctx
 	if within > 0 {
@@ -37,7 +37,7 @@ func (o *opened) save(ctx context.Context, next *keyset.Document, stamped time.T
 	}
 	took := o.app.Now().Sub(stamped)
 	o.app.detail("saved revision %d in %s", next.Revision, shortDuration(took))
-	if kid == "" || took <= within {
+	if !counts || took <= within {
 		return nil
 	}
 	return o.restamp(ctx, kid)
