@@ -105,7 +105,7 @@ func (l *location) load(ctx context.Context) (*key, error) {
 	if err := checkTime(ctx, opOpen, l.uri()); err != nil {
 		return nil, err
 	}
-	content, err := l.read(l.path, maxKeyFile, "create it: (umask 077; set -C; head -c 32 /dev/urandom > "+l.path+")")
+	content, err := l.read(l.path, maxKeyFile, "put its copy back, for no other key opens what it has wrapped; only for a first set-up make a new one: (umask 077; set -C; head -c 32 /dev/urandom > "+l.path+")")
 	if err != nil {
 		return nil, err
 	}
