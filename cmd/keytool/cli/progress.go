@@ -27,7 +27,8 @@ func (p *progress) say(about, line string) {
 	}
 	p.said = about
 	p.clear()
-	p.app.note("%s %s", p.app.Now().UTC().Format("15:04:05Z"), line)
+	// Rounded up, as what is not before a time: the line of that time is not before it.
+	p.app.note("%s %s", ceil(p.app.Now()).Format("15:04:05Z"), line)
 }
 
 // frame is how often the bar is drawn.

@@ -126,7 +126,7 @@ func (a *app) revoke(cmd *cobra.Command, kids []string, flags revokeFlags) error
 			a.report = nil
 			return err
 		}
-		a.note("%s revoked %s as revision %d", a.Now().UTC().Format("15:04:05Z"), list(plan.revoke), o.doc.Revision)
+		a.note("%s revoked %s as revision %d", ceil(a.Now()).Format("15:04:05Z"), list(plan.revoke), o.doc.Revision)
 	}
 	if flags.noWait {
 		return nil
