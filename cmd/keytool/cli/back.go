@@ -41,13 +41,22 @@ func (a *app) rollbackCommand() *cobra.Command {
 		Short: "Swaps the primary back while the old one is still retiring",
 		Long: `rollback makes the key that was promoted before the present primary primary again; the
 present one becomes retiring. Every server still has both, so no token is lost, and no
-report from the servers is needed.`,
+report from the servers is needed. Run again it changes nothing: the way forward is
+keytool rotate --replace, with a new key.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := a.context(cmd)
 			defer cancel()
+			o, err := a.open(ctx)
+			if err != nil {
+				return err
+			}
+			defer o.close()
 			c := &change{Action: "rollback"}
-			return a.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
+			if o.rolledBack(c) {
+				return nil
+			}
+			return o.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
 				from, to := next.Primary().KID, lastDemoted(next)
 				if to == "" {
 					return fmt.Errorf("no key of %s is retiring, so there is none to go back to", next.Name)
@@ -60,6 +69,29 @@ report from the servers is needed.`,
 	}
 	a.writeFlags(cmd)
 	return cmd
+}
+
+// rolledBack reports whether the primary is one by a rollback already, with the key that
+// it has replaced still there: whoever does not know whether the first run came to its end
+// runs it again, and must not go forward by that.
+func (o *opened) rolledBack(c *change) bool {
+	d := o.doc
+	kid, from := d.Primary().KID, lastDemoted(d)
+	if from == "" {
+		return false
+	}
+	i := len(d.History) - 1
+	for i >= 0 && d.History[i].Action != "promote" && d.History[i].Action != "rollback" {
+		i--
+	}
+	if i < 0 || d.History[i].Action != "rollback" || d.History[i].KID != kid {
+		return false
+	}
+	c.KID, c.Verdict, c.DryRun, c.Name, c.Store, c.Revision = kid, verdictOK, o.app.flags.dryRun, d.Name, o.place(), d.Revision
+	c.Summary = fmt.Sprintf("%s is primary again since the rollback of %s by %s; nothing was changed", kid, formatTime(d.History[i].At), d.History[i].Actor)
+	c.Then = fmt.Sprintf("keytool rotate --wait retires %s in time; to go forward, with a new key: keytool rotate --replace %s --wait", from, kid)
+	o.app.report = c
+	return true
 }
 
 // keyIn returns the key id of the first key in a state, or "".
