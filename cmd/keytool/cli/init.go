@@ -52,7 +52,11 @@ restarted.`,
 					clear(s)
 				}
 			}()
-			return a.init(ctx, o, replace)
+			note := ""
+			if len(o.Secrets) > 0 && (o.TTL < defaultTTL || !cmd.Flags().Changed("ttl")) {
+				note = fmt.Sprintf("tokens under the secrets are taken to live %s at most, and are refused when their key has retired; if they may live longer: keytool policy --ttl D, which may be lowered when the old keys are gone", shortDuration(o.TTL))
+			}
+			return a.init(ctx, o, replace, note)
 		},
 	}
 	a.writeFlags(cmd)
@@ -63,7 +67,7 @@ restarted.`,
 	return cmd
 }
 
-func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool) error {
+func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool, note string) error {
 	if replace && a.flags.reason == "" {
 		return usagef("init --replace needs --reason: it is what the history of the new lineage begins with")
 	}
@@ -79,6 +83,7 @@ func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool) erro
 		return err
 	}
 	report := &change{Action: "init", DryRun: a.flags.dryRun, Name: a.flags.name, Store: c.place(), Revision: o.After + 1}
+	report.Note = note
 	if a.flags.dryRun {
 		what := "a new primary"
 		if n := len(o.Secrets); n > 0 {
