@@ -155,19 +155,28 @@ func TestNeverOnALease(t *testing.T) {
 }
 
 func TestTooLarge(t *testing.T) {
-	s := newServer(t)
-	store := open(t, uri("etcd", "large", s.address()))
-	version := save(t, store, string(bytes.Repeat([]byte{'x'}, 1<<20)), "") // the largest document
-	for _, size := range []int{1700 << 10, 3 << 20} {
+	refused := func(store *etcdstore.Store, size int, says string) {
+		t.Helper()
+		before, version := load(t, store)
 		_, err := store.Save(within(t), make([]byte, size), version)
-		if err == nil || errors.Is(err, keyset.ErrConflict) {
+		if err == nil || errors.Is(err, keyset.ErrConflict) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "may have succeeded") {
 			t.Errorf("%d bytes: %v", size, err)
 		}
-		t.Log(err)
+		if doc, now := load(t, store); doc != before || now != version {
+			t.Errorf("%d bytes, version %s", len(doc), now)
+		}
 	}
-	if doc, now := load(t, store); len(doc) != 1<<20 || now != version {
-		t.Errorf("%d bytes, version %s", len(doc), now)
+	s := newServer(t)
+	store := open(t, uri("etcd", "large", s.address()))
+	save(t, store, string(bytes.Repeat([]byte{'x'}, keyset.MaxBytes)), "")
+	// The last one is more than the vendor's client sends.
+	for _, size := range []int{keyset.MaxBytes + 1, 1700 << 10, 3 << 20} {
+		refused(store, size, "it is no keyset")
 	}
+	s = newServer(t, func(c *embed.Config) { c.MaxRequestBytes = 100 << 10 })
+	store = open(t, uri("etcd", "large", s.address()))
+	save(t, store, "small", "")
+	refused(store, 200<<10, "raise --max-request-bytes")
 }
 
 // However the servers cannot be reached, a call ends with its context, and says why.

@@ -49,8 +49,8 @@
 //
 // They name the place, the operation and what to do, and never a credential. Those of
 // the context and of the server, as the package rpctypes of the vendor has them, are
-// found by errors.Is. The vendor's client tries again what it may, for as long as the
-// context lets it, so each call needs a deadline.
+// found by errors.Is, and so is [net.ErrClosed] after a Close. The vendor's client tries
+// again what it may, for as long as the context lets it, so each call needs a deadline.
 //
 // The client of [Open] logs nothing.
 package etcdstore

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"unicode"
 
@@ -44,19 +45,19 @@ var remedies = []struct {
 // fail returns the error of a call: what was done, why it failed and what to do. need
 // is the permission that the call takes.
 func (p *place) fail(ctx context.Context, operation, need string, err error) error {
-	why, cause := explain(ctx, err, []string{p.client.Password, p.client.Token})
+	why, cause := explain(ctx, err, p.isClosed(), []string{p.client.Password, p.client.Token})
 	return &callError{fmt.Sprintf("%s: %s: %s", p, operation, strings.ReplaceAll(why, "{need}", need)), cause}
 }
 
 // failure returns the error of opening a target.
 func (t *target) failure(ctx context.Context, err error, secrets ...string) error {
-	why, cause := explain(ctx, err, secrets)
+	why, cause := explain(ctx, err, false, secrets)
 	return &callError{fmt.Sprintf("connect to %s: %s", strings.Join(t.endpoints, ","), why), cause}
 }
 
 // explain returns what an error says to people, and what it is for errors.Is: nil for
-// what only they understand.
-func explain(ctx context.Context, err error, secrets []string) (why string, cause error) {
+// what only they understand. The end of ctx is that of the client, if that is closed.
+func explain(ctx context.Context, err error, closed bool, secrets []string) (why string, cause error) {
 	err = rpctypes.Error(err)
 	if known := (rpctypes.EtcdError{}); errors.As(err, &known) {
 		for _, r := range remedies {
@@ -68,13 +69,12 @@ func explain(ctx context.Context, err error, secrets []string) (why string, caus
 	}
 	reason := lastReason(ctx)
 	switch code := status.Code(err); {
+	case closed:
+		return "the client was closed: open another one", net.ErrClosed
 	case ctx.Err() != nil:
 		cause = ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded) || code == codes.DeadlineExceeded:
 		cause = context.DeadlineExceeded
-	case errors.Is(err, context.Canceled) || code == codes.Canceled:
-		cause = context.Canceled
-		reason = "the client was closed"
 	default:
 		return words(status.Convert(err).Message(), secrets) + ": see whether the servers run and speak etcd's protocol, and what their logs say", nil
 	}

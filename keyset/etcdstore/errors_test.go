@@ -96,7 +96,7 @@ func TestFail(t *testing.T) {
 		{t.Context(), rpctypes.ErrGRPCLeaderChanged, rpctypes.ErrLeaderChanged, "leader changed", false},
 		{t.Context(), status.Error(codes.DeadlineExceeded, "x"), context.DeadlineExceeded, "no answer in time", false},
 		{t.Context(), context.DeadlineExceeded, context.DeadlineExceeded, "no answer in time", false},
-		{t.Context(), status.Error(codes.Canceled, "x"), context.Canceled, "the client was closed", false},
+		{t.Context(), status.Error(codes.Canceled, "by a proxy"), nil, "by a proxy", false}, // nobody here has cancelled anything
 		{over, status.Error(codes.Canceled, "x"), context.Canceled, "context canceled", false},
 		{over, rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrPermissionDenied, "grant", true},
 		{t.Context(), status.Error(codes.Unavailable, "gone"), nil, "gone", false},

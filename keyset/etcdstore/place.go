@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -48,6 +49,24 @@ func (p *place) String() string {
 	}
 	return prefix + "://" + strings.Join(hosts, ",") + "/" + escapeKey(p.key)
 }
+
+// begin returns the context of a call, which remembers why an attempt failed. It ends
+// with ctx, and when the client is closed: the vendor's own calls only see that they are
+// cancelled, and try again.
+func (p *place) begin(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(withReason(ctx))
+	if p.isClosed() {
+		cancel()
+	}
+	stop := context.AfterFunc(p.client.Ctx(), cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// isClosed reports whether the client was closed, by whomever it belongs to.
+func (p *place) isClosed() bool { return p.client.Ctx().Err() != nil }
 
 // Close ends the connection, if Open made it.
 func (p *place) Close() error {

@@ -47,8 +47,8 @@ func OpenRegistry(ctx context.Context, uri string) (*Registry, error) {
 // etcds.
 func FleetOpener() fleet.Opener { return fleet.NewOpener(OpenRegistry, scheme, schemeTLS) }
 
-// Close ends the connection of a registry that OpenRegistry made. It does nothing to the
-// client of NewRegistry.
+// Close ends the connection of a registry that OpenRegistry made, and every call with it,
+// as [Store.Close] does. It does nothing to the client of NewRegistry.
 func (r *Registry) Close() error { return r.place.Close() }
 
 // String returns the URI of the keyset.
@@ -73,7 +73,8 @@ func (r *Registry) Publish(ctx context.Context, id string, signed []byte, keep t
 	case keep < 0 || keep/time.Second >= clientv3.MaxLeaseTTL:
 		return r.refuse(operation, fmt.Sprintf("a report cannot be kept for %v", keep))
 	}
-	ctx = withReason(ctx)
+	ctx, end := r.begin(ctx)
+	defer end()
 	lease := clientv3.NoLease
 	if keep > 0 {
 		granted, err := r.client.Grant(ctx, int64(keep/time.Second)+1)
@@ -110,7 +111,8 @@ func (r *Registry) Forget(ctx context.Context, id string) error {
 	if !isID(id) {
 		return r.refuse("forget", "the id of the instance is not 32 lower-case hexadecimal digits")
 	}
-	ctx = withReason(ctx)
+	ctx, end := r.begin(ctx)
+	defer end()
 	if _, err := r.client.Delete(ctx, r.instances()+id); err != nil {
 		return r.fail(ctx, "forget", "readwrite on the prefix of the instances", err)
 	}
@@ -130,7 +132,8 @@ const (
 // error.
 func (r *Registry) Collect(ctx context.Context) ([]fleet.Answer, error) {
 	const operation, need = "collect", "read on the prefix of the instances"
-	ctx = withReason(ctx)
+	ctx, finish := r.begin(ctx)
+	defer finish()
 	var answers []fleet.Answer
 	total := 0
 	for from, end := r.instances(), clientv3.GetPrefixRangeEnd(r.instances()); ; {

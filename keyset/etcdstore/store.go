@@ -68,8 +68,8 @@ func Open(ctx context.Context, uri string) (*Store, error) {
 // etcds.
 func Opener() keyset.SourceOpener { return keyset.NewSourceOpener(Open, scheme, schemeTLS) }
 
-// Close ends the connection of a store that Open made. It does nothing to the client of
-// New.
+// Close ends the connection of a store that Open made, and with it every call: they
+// fail with [net.ErrClosed], as later ones do. It does nothing to the client of New.
 func (s *Store) Close() error { return s.place.Close() }
 
 // String returns the store's URI.
@@ -78,7 +78,8 @@ func (s *Store) String() string { return s.place.String() }
 // Load returns the document and, as its version, the revision of etcd at which it was
 // written.
 func (s *Store) Load(ctx context.Context) (doc []byte, version string, err error) {
-	ctx = withReason(ctx)
+	ctx, end := s.begin(ctx)
+	defer end()
 	answer, err := s.client.Get(ctx, s.key)
 	if err != nil {
 		return nil, "", s.fail(ctx, "load", "read on the key", err)
@@ -90,14 +91,21 @@ func (s *Store) Load(ctx context.Context) (doc []byte, version string, err error
 	return kv.Value, strconv.FormatInt(kv.ModRevision, 10), nil
 }
 
-// Save implements [keyset.Store]. It is sent once: if no answer comes, the new document
-// may be there.
+// Save implements [keyset.Store]. A document of more than [keyset.MaxBytes] is refused. It
+// is sent once: if no answer comes, the new document may be there.
 func (s *Store) Save(ctx context.Context, doc []byte, version string) (newVersion string, err error) {
 	old, err := revision(version)
 	if err != nil {
 		return "", fmt.Errorf("%s: save: %w: %w", s, keyset.ErrConflict, err)
 	}
-	ctx = withReason(ctx)
+	if len(doc) > keyset.MaxBytes {
+		return "", fmt.Errorf("%s: save: the document is %d bytes long, and at most %d are allowed: it is no keyset", s, len(doc), keyset.MaxBytes)
+	}
+	ctx, end := s.begin(ctx)
+	defer end()
+	if err := ctx.Err(); err != nil { // nothing was sent
+		return "", s.fail(ctx, "save", "", err)
+	}
 	answer, err := s.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(s.key), "=", old)). // 0 if there is none
 		Then(clientv3.OpPut(s.key, string(doc))).                    // without a lease, whatever there was

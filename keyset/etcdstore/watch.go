@@ -16,18 +16,22 @@ var errEnded = errors.New("the watch has ended")
 func (s *Store) Watch(ctx context.Context, changed func()) error {
 	// One that is shared is not ended with ctx while no server can be reached: only
 	// Close ends all its goroutines.
+	inner, end := s.begin(ctx)
+	defer end()
 	watcher := clientv3.NewWatcher(s.client)
 	defer func() { _ = watcher.Close() }()
 	for {
-		err := s.follow(ctx, watcher, changed)
+		err := s.follow(inner, watcher, changed)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case inner.Err() != nil:
+			return s.fail(inner, "watch", "", inner.Err())
 		case errors.Is(err, rpctypes.ErrCompacted):
 			// The changes since it was last connected are no longer known. From now on,
 			// then; that something may have changed is told when it begins.
 		default:
-			return s.fail(ctx, "watch", "read on the key", err)
+			return s.fail(inner, "watch", "read on the key", err)
 		}
 	}
 }
