@@ -191,6 +191,35 @@ func TestStartWithoutAKey(t *testing.T) {
 	}
 }
 
+// Whoever refreshes after mending something is not told of an attempt that began before.
+func TestRefreshTriesWhatFailsMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	c := newKEK("c")
+	w.stageKey(w.newKey(c))
+	config := w.config()
+	config.Services, config.Now = keyset.Services{w.kek, c}, nil
+	var mended atomic.Bool
+	c.Backend = func(context.Context) error {
+		if mended.Load() {
+			return nil
+		}
+		time.Sleep(10 * time.Second)
+		return keyset.Denied
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r, err := Open(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = r.Close() }()
+		time.Sleep(5 * time.Second) // it is being tried again
+		mended.Store(true)
+		if err := r.Refresh(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A key of a format to come, or that no configured service opens, is left out and named.
 func TestKeysThatAreNotForThisRing(t *testing.T) {
 	for _, c := range []struct {

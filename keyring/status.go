@@ -248,6 +248,13 @@ func (r *Ring) Refresh(ctx context.Context) error {
 		pushErr = r.publisher.Publish(ctx)
 	}
 	err := r.reload(ctx)
+	r.mu.Lock()
+	before := r.quiet // attempts that may have asked before what stands in their way was mended
+	r.mu.Unlock()
+	select {
+	case <-before:
+	case <-ctx.Done():
+	}
 	select {
 	case <-r.launch(true): //nolint:contextcheck // attempts end with the ring, not with who asked first
 	case <-ctx.Done():

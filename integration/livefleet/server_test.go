@@ -1,13 +1,16 @@
 package livefleet
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -146,14 +149,25 @@ func open(ctx context.Context, c *serverConfig, log *slog.Logger) (*keyring.Ring
 }
 
 // whileReady answers as a server that no balancer sends anything to while its ring is not
-// ready.
+// ready. What failed since the ring stopped being ready while it was answered is to be
+// tried again: the token that came in is as good as before.
 func whileReady(ring *keyring.Ring, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := ring.Err(); err != nil {
+		answer := httptest.NewRecorder()
+		err := ring.Err()
+		if err == nil {
+			handler.ServeHTTP(answer, r)
+			if bytes.Contains(answer.Body.Bytes(), []byte(`"code":-32603`)) {
+				err = ring.Err()
+			}
+		}
+		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		handler.ServeHTTP(w, r)
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		_, _ = answer.Body.WriteTo(w) // whoever asked has left
 	})
 }
 
