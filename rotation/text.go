@@ -130,7 +130,7 @@ func (r Reason) Fix() string {
 	case Malformed:
 		return "look at what answers at " + r.Address + ": it should be the handler of package fleet, of a version that fits"
 	case BadMAC:
-		return "find out what answers at " + r.Address + ": it does not hold this keyset; if that is a server from before keytool init --replace, start it again"
+		return "find out what answers at " + r.Address + ": it does not hold this keyset; if that is a server from before the keyset was replaced, start it again"
 	case OtherLineage:
 		return "correct the configuration of " + r.Instance + ": its store and its keyset's name; then start it again"
 	case NewerRevision:
@@ -150,7 +150,7 @@ func (r Reason) Fix() string {
 	case TooFewReports:
 		return "start the others, or if there are fewer now: keytool policy --min-instances N --force --reason TEXT"
 	case PeerWithoutKey, PeerSealing:
-		return fmt.Sprintf("keytool export --peer %s, start it with that, then keytool confirm --peer %s", r.Peer, r.Peer)
+		return fmt.Sprintf("keytool export --peer %s --ttl D --out FILE, start it with that, then keytool confirm --peer %s", r.Peer, r.Peer)
 	case PeerUnconfirmed:
 		return fmt.Sprintf("start it with its last export, then keytool confirm --peer %s", r.Peer)
 	case NotWrapped:

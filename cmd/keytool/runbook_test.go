@@ -289,7 +289,7 @@ func (r *runbook) everyState(t *testing.T) {
 	states := []string{
 		"ok", "due", "waiting", "warning", "blocked",
 		"none none", "none due", "promote waiting", "promote blocked", "promote due", "retire waiting", "retire blocked", "retire due",
-		"degraded", "starting", "not ready", "stopped", "UNREACHABLE", "NO REPORT", "NOT SIGNED", "SILENT", "OTHER KEYSET", "DUPLICATE ID",
+		"degraded", "not_ready", "starting", "not ready", "stopped", "UNREACHABLE", "NO REPORT", "NOT SIGNED", "SILENT", "OTHER KEYSET", "DUPLICATE ID",
 	}
 	for _, code := range codes(t) {
 		if notOfStatus[code] == "" {

@@ -243,6 +243,8 @@ func setInstance(ts *testscript.TestScript, _ bool, args []string) {
 				ways.Stopped = true
 			case "not-ready":
 				ways.NotReady = value
+			case "degraded":
+				ways.Degraded = value
 			case "clock":
 				ways.Clock = d
 			case "age":

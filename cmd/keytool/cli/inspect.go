@@ -427,7 +427,7 @@ func (i *inspection) next(t *tokenReport, check string) string {
 	case "future":
 		return "set the clock of the server that sealed it, and of the one that refused it"
 	case "expired":
-		return "the client has to start over; if users need longer, raise the ttl: keytool policy --ttl"
+		return "the client has to start over; if users need longer, raise the ttl: keytool policy --ttl D"
 	case "request":
 		return "the retry must carry the same tool, prompt or URI and the same arguments as the round before"
 	case "audience":

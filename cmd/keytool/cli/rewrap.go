@@ -200,7 +200,7 @@ func (a *app) rewrapDrop(ctx context.Context, uri string) error {
 		for _, e := range wrappedEntries(next) {
 			switch kept := keptWithout(e.wrapped, services); {
 			case len(kept) == 0:
-				return fmt.Errorf("%s is wrapped by nothing but %s: keytool rewrap --add another service first", e.name(), list(services))
+				return fmt.Errorf("%s is wrapped by nothing but %s: another service first: keytool rewrap --add URI", e.name(), list(services))
 			case len(kept) < len(e.wrapped):
 				all[e.kid] = kept
 			}

@@ -173,7 +173,7 @@ func (j judge) warn(o *outlook, at time.Time) {
 		summary += "; " + o.Summary
 	}
 	if o.Verdict, o.Summary = verdict, summary; verdict == verdictBlocked {
-		o.Then = "change nothing before that is mended; then: keytool status"
+		o.Then = "settle that before you rotate; then: keytool status"
 	}
 }
 

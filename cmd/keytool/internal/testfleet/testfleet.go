@@ -69,6 +69,7 @@ type Ways struct {
 	Forged   bool          // it signs with a key of its own
 	Stopped  bool          // its last report says that it has ended
 	NotReady string        // why it is not ready
+	Degraded string        // what is wrong, though it is ready
 	Clock    time.Duration // how far its clock is ahead
 	Age      time.Duration // how old its report is
 	ID       string        // in the place of its own, as if it had started later
@@ -165,7 +166,7 @@ func (i *Instance) report() fleet.Report {
 	r := fleet.Report{
 		ID: i.ID(), Host: i.name, Started: i.began, Now: i.fleet.Now().Add(w.Clock - w.Age), Every: Every, Stopped: w.Stopped,
 		Keyset: d.Name, Lineage: d.Lineage, Revision: d.Revision, Tag: base64.StdEncoding.EncodeToString(d.Tag), Loaded: i.loaded.at,
-		TTL: d.TTL, Ready: w.NotReady == "", Reason: w.NotReady, Software: "test",
+		TTL: d.TTL, Ready: w.NotReady == "", Reason: cmp.Or(w.NotReady, w.Degraded), Software: "test",
 	}
 	if w.ID != "" {
 		r.ID, r.Started = w.ID, r.Started.Add(time.Second)

@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// Whatever keytool says is to be typed is taken as it is typed: every command in its texts
+// and in those of package rotation, with something sensible for what stands in capitals,
+// is run in a keyset where the policy has something to loosen.
+func TestRemediesAreAccepted(t *testing.T) {
+	dir := t.TempDir()
+	uri := "localkek://" + filepath.Join(dir, "kek.key")
+	env := map[string]string{
+		"ECHOSEAL_STORE": filepath.Join(dir, "keyset.json"), "ECHOSEAL_NAME": "fleet",
+		"ECHOSEAL_KEY_SERVICES": uri, "ECHOSEAL_FLEET": "http://127.0.0.1:1/report",
+	}
+	run := func(args ...string) (Exit, string) {
+		var out bytes.Buffer
+		s := System{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(name string) string { return env[name] }}
+		code := Run(context.Background(), s, args...)
+		return Exit(code), out.String()
+	}
+	for _, args := range []string{"kek new " + filepath.Join(dir, "kek.key"), "init --min-instances 3", "export --peer python-a --ttl 10m --out " + filepath.Join(dir, "a.json")} {
+		if code, out := run(strings.Fields(args)...); code != 0 {
+			t.Fatalf("%s: %d %s", args, code, out)
+		}
+	}
+	commands := make(map[string][]string) // what is run, by what is printed
+	for _, file := range append(sources(t, "*.go"), sources(t, filepath.Join("..", "..", "..", "rotation", "text.go"))...) {
+		for _, text := range literals(t, file) {
+			maps.Copy(commands, typed(t, text, filepath.Join(dir, strconv.Itoa(len(commands))), uri))
+		}
+	}
+	if len(commands) < 20 {
+		t.Fatalf("only %d commands: %q", len(commands), slices.Collect(maps.Keys(commands)))
+	}
+	for printed, args := range commands {
+		if code, out := run(args...); code == usage {
+			t.Errorf("%s\nrun as %q is not accepted: %s", printed, args, out)
+		}
+	}
+}
+
+func sources(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: no files (%v)", pattern, err)
+	}
+	return slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, "_test.go") })
+}
+
+// literals returns the texts in a file, but for those that describe a command: they speak
+// of others without saying that these are to be typed.
+func literals(t *testing.T, file string) (all []string) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok && (key.Name == "Long" || key.Name == "Short") {
+				return false
+			}
+		case *ast.BasicLit:
+			if n.Kind == token.STRING {
+				text, err := strconv.Unquote(n.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, text)
+			}
+		}
+		return true
+	})
+	return all
+}
+
+var (
+	aStandIn  = regexp.MustCompile(`^(%\S*|[A-Z]+…?)$`)
+	aKID      = regexp.MustCompile(`^[0-9a-f]{8}$`)
+	endOfText = regexp.MustCompile(`: | {2,}|[;,)\n]`)
+)
+
+// typed returns the commands in a text, with what is to be run for each.
+func typed(t *testing.T, text, dir, uri string) map[string][]string {
+	t.Helper()
+	all := make(map[string][]string)
+	for _, behind := range strings.Split(text, "keytool ")[1:] {
+		printed := endOfText.Split(behind, 2)[0]
+		words := strings.Fields(printed)
+		cmd := (&app{System: System{}.complete()}).root()
+		var args []string
+		for len(words) > 0 {
+			below := slices.IndexFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Name() == words[0] })
+			if below < 0 {
+				break
+			}
+			cmd, args, words = cmd.Commands()[below], append(args, words[0]), words[1:]
+		}
+		if len(args) == 0 {
+			continue // it speaks of keytool
+		}
+		args = append(args, arguments(t, cmd, words, dir, uri)...)
+		for _, flag := range []string{"dry-run", "yes"} {
+			if cmd.Flag(flag) != nil {
+				args = append(args, "--"+flag)
+			}
+		}
+		all["keytool "+printed] = args
+	}
+	return all
+}
+
+// arguments returns the flags and the arguments up to where a sentence goes on.
+func arguments(t *testing.T, cmd *cobra.Command, words []string, dir, uri string) (args []string) {
+	t.Helper()
+	files := 0
+	value := func(name, kind, word string) string {
+		switch {
+		case strings.Contains(word, "://"):
+			return uri // no other key service can be asked here
+		case strings.HasPrefix(word, "/"):
+			return filepath.Join(dir, filepath.Base(word)) // the operator's folder is none of a test's
+		case word != "" && !aStandIn.MatchString(word) && !strings.HasPrefix(word, `"`):
+			return word
+		case kind == "duration":
+			return "20m"
+		case kind == "int":
+			return "1"
+		case name == "peer":
+			return "python-a"
+		case name == "replace" || name == "clean":
+			return "4c11d0e2"
+		case name == "add" || name == "drop" || name == "key-service":
+			return uri
+		default:
+			files++
+			return filepath.Join(dir, fmt.Sprintf("new.file.%d", files))
+		}
+	}
+	for len(words) > 0 {
+		word := strings.TrimRight(words[0], ".")
+		words = words[1:]
+		switch name, isFlag := strings.CutPrefix(word, "--"); {
+		case isFlag:
+			cmd.InitDefaultHelpFlag()
+			f := cmd.Flag(name)
+			if f == nil {
+				t.Errorf("%s has no flag %s", cmd.CommandPath(), word)
+				return args
+			}
+			if args = append(args, word); f.NoOptDefVal == "" {
+				given := ""
+				if len(words) > 0 {
+					given, words = words[0], words[1:]
+				}
+				args = append(args, value(name, f.Value.Type(), given))
+			}
+		case word == "-o":
+			args, words = append(args, word, words[0]), words[1:]
+		case aStandIn.MatchString(word), aKID.MatchString(word), strings.Contains(word, "."):
+			args = append(args, value("", "", word))
+		default:
+			return args
+		}
+	}
+	return args
+}
