@@ -104,31 +104,42 @@ func die() {
 // A denied key service is one of package localkek that refuses one kind of call.
 type denied struct {
 	keyset.KeyService
-	op string
+	op    string
+	kind  keyset.Kind
+	while string // it refuses while there is a file of that name; "" always
 }
 
-// keyFaultOpener opens denied key services: wrap:denied, unwrap:denied.
+// keyFaultOpener opens denied key services: wrap:denied, unwrap:unavailable:FILE.
 func keyFaultOpener(fault string) keyset.Opener {
-	op, _, _ := strings.Cut(fault, ":")
+	parts := append(strings.SplitN(fault, ":", 3), "")
 	return keyset.NewOpener(func(ctx context.Context, uris ...string) (denied, error) {
 		s, err := localkek.Open(ctx, uris...)
-		return denied{s, op}, err
+		return denied{s, parts[0], keyset.Kind(parts[1]), parts[2]}, err
 	}, "localkek")
 }
 
 func (d denied) error(op string) error {
-	return &keyset.KeyError{Kind: keyset.Denied, Key: "localkek://test", Operation: op, Remedy: "allow it"}
+	return &keyset.KeyError{Kind: d.kind, Key: "localkek://test", Operation: op, Remedy: "allow it"}
+}
+
+// refuses reports whether a call of that kind is refused now.
+func (d denied) refuses(op string) bool {
+	if d.op != op || d.while == "" {
+		return d.op == op
+	}
+	_, err := os.Stat(d.while)
+	return err == nil
 }
 
 func (d denied) Wrap(ctx context.Context, key []byte, c map[string]string) (keyset.WrappedKey, error) {
-	if d.op == "wrap" {
+	if d.refuses("wrap") {
 		return keyset.WrappedKey{}, d.error("wrap")
 	}
 	return d.KeyService.Wrap(ctx, key, c)
 }
 
 func (d denied) Unwrap(ctx context.Context, w keyset.WrappedKey, c map[string]string) ([]byte, error) {
-	if d.op == "unwrap" {
+	if d.refuses("unwrap") {
 		return nil, d.error("unwrap")
 	}
 	return d.KeyService.Unwrap(ctx, w, c)
