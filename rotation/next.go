@@ -181,7 +181,7 @@ func (v *view) until(reasons []Reason, kid string, at time.Time) []Reason {
 	if !v.oldest.Before(at) {
 		return reasons
 	}
-	return append(reasons, Reason{Code: Settling, KID: kid, Until: at.Add(v.now.Sub(v.oldest))})
+	return append(reasons, Reason{Code: Settling, KID: kid, Until: v.now.Add(at.Sub(v.oldest))})
 }
 
 // retire: the last token under the key has expired by every clock. No report is needed;

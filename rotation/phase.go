@@ -1,6 +1,7 @@
 package rotation
 
 import (
+	"slices"
 	"time"
 
 	"github.com/echoseal/echoseal/keyset"
@@ -52,6 +53,9 @@ func Phases(d *keyset.Document, now time.Time, s Step) []Phase {
 			drained := k.Drained
 			if drained.IsZero() {
 				drained = latest(now, latest(floor, k.Demoted.Add(rules.drain(p))))
+				if s.Goal == Drain && s.KID == k.KID {
+					drained = latest(drained, s.NotBefore)
+				}
 			}
 			retire.runs(k.Demoted, drained.Add(rules.retire(p, k.MaxTTL)))
 		}
@@ -61,11 +65,24 @@ func Phases(d *keyset.Document, now time.Time, s Step) []Phase {
 		promote.over(primary.Promoted)
 	}
 	for _, phase := range []*Phase{&promote, &retire} {
-		switch {
-		case phase.State == "":
+		if phase.State == "" {
 			phase.State = Ahead
-		case phase.State == Running && s.Kind == Blocked && (s.Goal == Promote) == (phase == &promote):
-			phase.State, phase.At = Stuck, s.NotBefore
+		}
+		if phase.State != Running {
+			continue
+		}
+		phase.At = latest(phase.At, now)
+		if (s.Goal == Promote) != (phase == &promote) {
+			continue
+		}
+		if s.Goal != Drain { // whose time is not the end of its phase
+			phase.At = latest(phase.At, s.NotBefore)
+		}
+		if s.Kind == Blocked {
+			phase.State = Stuck
+			if !slices.ContainsFunc(s.Reasons, Reason.time) {
+				phase.At = time.Time{}
+			}
 		}
 	}
 	return []Phase{distribute, promote, retire}

@@ -2,15 +2,12 @@ package rotation_test
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
-	"testing"
 	"time"
 
 	"github.com/echoseal/echoseal/fleet"
 	"github.com/echoseal/echoseal/keyset"
-	"github.com/echoseal/echoseal/rotation"
 )
 
 // A dice makes documents and observations that nobody would, out of few values, so that
@@ -87,59 +84,4 @@ func (d dice) observation() fleet.Observation {
 			}
 		}),
 	}
-}
-
-// Whatever it is given, Next decides, says why in words, and changes nothing.
-func TestNextDecidesWhateverItIsGiven(t *testing.T) {
-	d := dice{rand.New(rand.NewPCG(1, 2))}
-	kinds := make(map[rotation.Kind]int)
-	for n := range 50_000 {
-		doc, o, now := d.document(), d.observation(), d.time()
-		policy := d.policy()
-		request := rotation.Request{Replace: d.kid(), Policy: pick(d, nil, &policy), Force: d.IntN(4) == 0}
-		if d.IntN(4) > 0 { // most documents have exactly one primary
-			for i := range doc.Keys {
-				if doc.Keys[i].State == keyset.Primary {
-					doc.Keys[i].State = keyset.Staged
-				}
-			}
-			doc.Keys = append(doc.Keys, keyset.Key{KID: "00000009", State: keyset.Primary, Promoted: d.time()})
-		}
-		before := ""
-		if n%16 == 0 {
-			before = fmt.Sprintf("%+v %+v", *doc, o)
-		}
-		step := rotation.Next(doc, o, now, request)
-		kinds[step.Kind]++
-		rotation.Phases(doc, now, step)
-		steps := []rotation.Step{step, rotation.Obeyed(doc, o, now), rotation.Dropped(doc, o, now, "a")}
-		if n%16 == 0 {
-			if after := fmt.Sprintf("%+v %+v", *doc, o); after != before {
-				t.Fatalf("%s\nbecame\n%s", before, after)
-			}
-		}
-		for _, s := range steps {
-			for _, r := range s.Reasons {
-				if r.String() == "" || r.String() == string(r.Code) || r.Fault() && r.Fix() == "" {
-					t.Fatalf("%+v: %q, fix %q", r, r, r.Fix())
-				}
-			}
-			switch s.Kind {
-			case rotation.Wait:
-				if s.NotBefore.IsZero() || len(s.Reasons) == 0 {
-					t.Fatalf("nobody knows until when: %+v", s)
-				}
-			case rotation.Blocked:
-				if len(s.Reasons) == 0 {
-					t.Fatalf("nobody knows by what: %+v", s)
-				}
-			}
-		}
-	}
-	for _, kind := range []rotation.Kind{rotation.Stage, rotation.Promote, rotation.Drain, rotation.Retire, rotation.Wait, rotation.Blocked, rotation.Done} {
-		if kinds[kind] == 0 {
-			t.Errorf("never: %s", kind)
-		}
-	}
-	t.Log(kinds)
 }

@@ -92,7 +92,7 @@ type Reason struct {
 
 	// The instance, or the answer that is no report.
 	Instance string    // for people: its host, or its address
-	ID       string    // Report.ID
+	ID       string    // Report.ID, or the id in a registry of what is no report
 	Address  string    // where it answers, or the id in a registry
 	Source   string    // the URI of the source that gave it, or that failed
 	Revision int64     // that it holds

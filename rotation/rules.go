@@ -1,6 +1,7 @@
 package rotation
 
 import (
+	"math"
 	"time"
 
 	"github.com/echoseal/echoseal/keyset"
@@ -44,17 +45,35 @@ func safe() rules {
 // settle, in which the change is saved and the store ceases to give what was there
 // before; and max_skew, since the clock that is compared may be ahead of the one that
 // made the stamp. Without reports a server may go on with an older revision that it has
-// for max_stale.
+// for max_stale, which is for ever if that is 0.
 func changed(p keyset.Policy) time.Duration {
-	wait := p.Settle + p.MaxSkew
-	if p.Proof == keyset.ProofSettle {
-		wait += p.MaxStale
+	switch {
+	case p.Proof != keyset.ProofSettle:
+		return sum(p.Settle, p.MaxSkew)
+	case p.MaxStale == 0:
+		return math.MaxInt64
+	default:
+		return sum(p.Settle, p.MaxSkew, p.MaxStale)
 	}
-	return wait
 }
 
 // expired is how long after the last seal its token is dead: the longest life that any
 // token under the key has; max_skew, by which the clock that dated the token may be
 // ahead of the one that stamped the drain; and once more, by which the clock that is
 // compared may be ahead of that of a server that still accepts the token.
-func expired(p keyset.Policy, maxTTL time.Duration) time.Duration { return maxTTL + 2*p.MaxSkew }
+func expired(p keyset.Policy, maxTTL time.Duration) time.Duration {
+	return sum(maxTTL, p.MaxSkew, p.MaxSkew)
+}
+
+// sum is the longest duration there is, some 292 years, if the sum is longer: what ran
+// over would be no wait at all.
+func sum(all ...time.Duration) time.Duration {
+	var total time.Duration
+	for _, d := range all {
+		if d > math.MaxInt64-max(total, 0) {
+			return math.MaxInt64
+		}
+		total += d
+	}
+	return total
+}

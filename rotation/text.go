@@ -2,22 +2,27 @@ package rotation
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/echoseal/echoseal/keyset"
 )
 
-// String returns the reason in one line, with the culprit first and times in UTC.
-func (r Reason) String() string {
+// String returns the reason in one line, with the culprit first and times in UTC. What
+// does not print is escaped, as Go does: names and errors come from elsewhere.
+func (r Reason) String() string { return printable(r.text()) }
+
+func (r Reason) text() string {
 	if r.Instance != "" {
 		return r.who() + r.what()
 	}
 	switch r.Code {
 	case Settling:
-		return "a server may still find the revision from before the last change until " + clock(r.Until)
+		return "a server may still find the revision from before the last change until " + until(r.Until)
 	case Expiring:
-		return "tokens under " + r.KID + " may be alive until " + clock(r.Until)
+		return "tokens under " + r.KID + " may be alive until " + until(r.Until)
 	case NoSource:
 		return "there is no source of reports to ask"
 	case SourceFailed:
@@ -37,9 +42,9 @@ func (r Reason) String() string {
 	case NoPrimary:
 		return "the document has no primary"
 	case DueAge:
-		return r.KID + " is due to be replaced since " + clock(r.Until)
+		return r.KID + " is due to be replaced since " + until(r.Until)
 	case DueBudget:
-		return fmt.Sprintf("about %d tokens were sealed with %s, of at most %d", r.Seals, r.KID, int64(Budget))
+		return fmt.Sprintf("about %.0f%% of the tokens that %s may seal are sealed", float64(r.Seals)/Budget*100, r.KID)
 	case DueReplace:
 		return r.KID + " is to be replaced"
 	default:
@@ -73,14 +78,14 @@ func (r Reason) what() string {
 	case NotOpened:
 		return fmt.Sprintf("has not opened %s with %s yet", keyName(r.KID), r.Service)
 	case LiveTokens:
-		return "has sealed tokens under " + r.KID + " that live until " + clock(r.Until)
+		return "has sealed tokens under " + r.KID + " that live until " + until(r.Until)
 	case CannotUnwrap:
 		return r.unwrap()
 	case Silent:
 		if r.Until.IsZero() {
 			return "its reports have ceased"
 		}
-		return "its reports have ceased; it counts until " + clock(r.Until)
+		return "its reports have ceased; it counts until " + until(r.Until)
 	case OtherLineage:
 		return "holds another keyset, with the same auth key"
 	case NewerRevision:
@@ -92,7 +97,7 @@ func (r Reason) what() string {
 		if r.Offset < 0 {
 			direction = "behind"
 		}
-		return fmt.Sprintf("its clock is %v %s, more than %v", r.Offset.Abs().Round(time.Millisecond), direction, r.Limit)
+		return fmt.Sprintf("its clock is %s %s, more than %v", offset(r.Offset.Abs()), direction, r.Limit)
 	case DuplicateID:
 		return "another process reports under its id, " + r.ID
 	default:
@@ -115,21 +120,29 @@ func (r Reason) unwrap() string {
 }
 
 // Fix returns what to do about a fault, a phrase without a full stop. It is "" if there is
-// nothing to do but wait.
-func (r Reason) Fix() string {
+// nothing to do but wait. What does not print is escaped.
+func (r Reason) Fix() string { return printable(r.fix()) }
+
+func (r Reason) fix() string {
 	switch r.Code {
 	case CannotUnwrap:
 		return r.fixUnwrap()
 	case Silent:
-		if r.ID != "" && r.ID == r.Address {
-			return fmt.Sprintf("start %s again, or if it is gone for good: keytool fleet forget %s --reason TEXT", r.Instance, r.ID)
+		if r.registered() {
+			return fmt.Sprintf("start %s again, or if it is gone for good: %s", r.Instance, r.forget())
 		}
 		return "start " + r.Instance + " again, or take its address off the list if it is gone for good"
 	case Unreachable:
 		return "start what should answer at " + r.Address + ", or take the address off the list if it is gone for good"
 	case Malformed:
+		if r.registered() {
+			return "find out who writes to the registry " + r.Source + ", then: " + r.forget()
+		}
 		return "look at what answers at " + r.Address + ": it should be the handler of package fleet, of a version that fits"
 	case BadMAC:
+		if r.registered() {
+			return "start the server again if it is from before the keyset was replaced; if nobody knows it: " + r.forget()
+		}
 		return "find out what answers at " + r.Address + ": it does not hold this keyset; if that is a server from before the keyset was replaced, start it again"
 	case OtherLineage:
 		return "correct the configuration of " + r.Instance + ": its store and its keyset's name; then start it again"
@@ -166,6 +179,11 @@ func (r Reason) Fix() string {
 	}
 }
 
+// registered reports whether the instance was found in a registry, not at an address.
+func (r Reason) registered() bool { return r.ID != "" && r.ID == r.Address }
+
+func (r Reason) forget() string { return "keytool fleet forget " + r.ID + " --reason TEXT" }
+
 func (r Reason) fixUnwrap() string {
 	if r.Failure == nil {
 		return "let " + r.Instance + " use the key service"
@@ -200,6 +218,41 @@ func orElse(s, instead string) string {
 		return instead
 	}
 	return s
+}
+
+// offset writes how far a clock is off, as exactly as it helps.
+func offset(d time.Duration) string {
+	if days := d / (24 * time.Hour); days >= 2 {
+		return fmt.Sprintf("%d days", days)
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+// printable returns text with an escape for each byte or character that could steer a
+// terminal or forge a line.
+func printable(text string) string {
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		case strconv.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+// until writes a time before which something is not so, rounded up.
+func until(t time.Time) string {
+	if down := t.Truncate(time.Second); !down.Equal(t) {
+		t = down.Add(time.Second)
+	}
+	return clock(t)
 }
 
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }

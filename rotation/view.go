@@ -145,7 +145,9 @@ func (v *view) fault(i *fleet.Instance, clashes []string, newer bool) (Reason, b
 	}
 	if v.silence && !r.Fresh(v.o.Ended) {
 		reason := v.about(Silent, i, "")
-		reason.Until = i.Lapses(v.p.MaxStale, v.p.MaxSkew)
+		// The registry knows the policy of the document, whatever the request's is.
+		kept := v.d.Policy.At(v.now)
+		reason.Until = i.Lapses(kept.MaxStale, kept.MaxSkew)
 		return reason, true
 	}
 	return Reason{}, false
@@ -156,6 +158,9 @@ func (v *view) about(code Code, i *fleet.Instance, kid string) Reason {
 	r := Reason{Code: code, KID: kid, Instance: cmp.Or(i.Name(), "an instance"), Address: i.Address, Source: i.Source}
 	if i.Err != nil {
 		r.Detail = i.Err.Error()
+		if i.Registered {
+			r.ID = i.Address
+		}
 		return r
 	}
 	r.ID, r.Revision, r.Seen, r.Health = i.Report.ID, i.Report.Revision, i.Report.Now, i.Report.Health()
