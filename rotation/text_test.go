@@ -1,0 +1,145 @@
+package rotation_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/keyset"
+	"github.com/echoseal/echoseal/rotation"
+)
+
+func TestReasonTexts(t *testing.T) {
+	at := start.Add(time.Nanosecond)
+	for _, test := range []struct {
+		r    rotation.Reason
+		want string
+	}{
+		{rotation.Reason{Code: rotation.DueBudget, KID: "4c11d0e2", Seals: rotation.BudgetDue + 1}, "about 50% of the tokens that 4c11d0e2 may seal are sealed"},
+		{rotation.Reason{Code: rotation.Expiring, KID: "4c11d0e2", Until: at}, "tokens under 4c11d0e2 may be alive until 2026-12-02T03:00:01Z"},
+		{rotation.Reason{Code: rotation.Settling, Until: start}, "a server may still find the revision from before the last change until 2026-12-02T03:00:00Z"},
+		{rotation.Reason{Code: rotation.Behind, Instance: "mcp-a", Revision: 7, Seen: at}, "mcp-a, revision 7, last seen 2026-12-02T03:00:00Z: does not have the revision yet"},
+		{rotation.Reason{Code: rotation.ClockOff, Instance: "mcp-a", Offset: -1 << 63, Limit: skew / 2}, "mcp-a: its clock is 106751 days behind, more than 30s"},
+		{rotation.Reason{Code: rotation.ClockOff, Instance: "mcp-a", Offset: 36 * time.Hour, Limit: skew / 2}, "mcp-a: its clock is 36h0m0s ahead, more than 30s"},
+	} {
+		if got := test.r.String(); got != test.want {
+			t.Errorf("%s\nwant %s", got, test.want)
+		}
+	}
+}
+
+// Whatever came from a store or an instance is shown, and steers nothing.
+func TestReasonsDoNotSteerTheTerminal(t *testing.T) {
+	const odd = "a\x1b[2J\r\n\u202e\u009b\xff"
+	const shown = `a\x1b[2J\r\n\u202e\u009b\xff`
+	for _, code := range []rotation.Code{
+		rotation.Malformed, rotation.SourceFailed, rotation.PeerSealing, rotation.NotOpened, rotation.CannotUnwrap, rotation.DuplicateID, rotation.Silent,
+	} {
+		r := rotation.Reason{Code: code, KID: odd, ID: odd, Address: odd, Source: odd, Peer: odd, Service: odd, Detail: odd, Health: odd, Failure: &fleet.Failure{Kind: odd, Operation: odd, Service: odd}}
+		if code != rotation.SourceFailed && code != rotation.PeerSealing {
+			r.Instance = odd
+		}
+		for _, text := range []string{r.String(), r.Fix()} {
+			if strings.ContainsAny(text, "\x1b\r\n\u202e\u009b") {
+				t.Errorf("%s: %q", code, text)
+			}
+		}
+		if !strings.Contains(r.String(), shown) {
+			t.Errorf("%s: %s", code, r)
+		}
+	}
+}
+
+// Nothing answers at an id in a registry, and it is on no list.
+func TestRemediesInARegistry(t *testing.T) {
+	for _, err := range []error{fleet.ErrMAC, fleet.ErrMalformed, fmt.Errorf("%w: too long", fleet.ErrMalformed), errors.New("odd")} {
+		s := staged(t)
+		id := strings.Repeat("0", 32)
+		s.o.Instances[1] = fleet.Instance{Source: "etcd://e:1/x", Address: id, Registered: true, Err: err}
+		r := s.next().Reasons[0]
+		if fix := r.Fix(); r.ID != id || !strings.HasSuffix(fix, "keytool fleet forget "+id+" --reason TEXT") || strings.Contains(fix, "answers at") {
+			t.Errorf("%v: %+v\nfix %s", err, r, fix)
+		}
+	}
+}
+
+// When a registry forgets an instance does not depend on what somebody asks for today.
+func TestLapseIsThatOfTheDocument(t *testing.T) {
+	for _, force := range []bool{false, true} {
+		s := staged(t)
+		i := &s.o.Instances[1]
+		i.Registered, i.Report.Now = true, i.Report.Now.Add(-time.Minute)
+		want := i.Lapses(stale, skew)
+		p := s.d.Policy
+		p.MaxStale, p.MaxSkew = 3*stale, 2*skew
+		s.request = rotation.Request{Policy: &p, Force: force}
+		if r := s.next().Reasons[0]; r.Code != rotation.Silent || !r.Until.Equal(want) {
+			t.Errorf("%+v\nwant %v", r, want)
+		}
+	}
+}
+
+// What is too long for a duration is a long wait, never none; and of a clock that is far
+// off, a wait still ends later than now.
+func TestWaitsDoNotRunOver(t *testing.T) {
+	s := staged(t)
+	p := s.d.Policy
+	p.Settle = 1<<63 - 1
+	s.request.Policy = &p
+	if step := s.next(); step.Kind != rotation.Wait || step.NotBefore.Year() < 2300 {
+		t.Errorf("%+v", step)
+	}
+	s = staged(t)
+	s.d.Policy.Proof, s.d.Policy.MaxStale = keyset.ProofSettle, 0 // for ever
+	s.later(time.Hour)
+	if step := s.next(); step.Kind != rotation.Wait || step.NotBefore.Year() < 2300 {
+		t.Errorf("%+v", step)
+	}
+	s = staged(t)
+	s.o.Instances[0].Report.Now = s.now.Add(-time.Second)
+	s.now = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+	s.o.Instances[0].Registered, s.o.Began = true, s.now
+	s.o.Instances[0].Report.Every = 24 * time.Hour
+	if step := s.next(); step.Kind == rotation.Wait && !step.NotBefore.After(s.now) {
+		t.Errorf("%+v", step)
+	}
+}
+
+// A phase that is not over ends in time to come, and no sooner than the step allows.
+func TestPhasesEndNoSoonerThanTheStep(t *testing.T) {
+	end := func(s *scene, n int) rotation.Phase { return rotation.Phases(s.d, s.now, s.next())[n] }
+	s := staged(t)
+	s.later(time.Minute)
+	s.instance("mcp-a")
+	if p := end(s, 1); p.State != rotation.Running || !p.At.Equal(s.now) {
+		t.Errorf("due: %+v", p)
+	}
+	s = staged(t)
+	s.o.Instances[0].Report.Now = s.now.Add(-5 * time.Second)
+	if p := end(s, 1); !p.At.Equal(s.now.Add(5 * time.Second)) {
+		t.Errorf("an old report: %+v", p)
+	}
+	s = staged(t)
+	s.do(s.d.Promote(s.note(), s.new))
+	demoted := s.now
+	s.later(time.Minute)
+	s.o.Sources = []string{source} // nobody reports
+	if p := end(s, 2); p.State != rotation.Stuck || !p.At.Equal(demoted.Add(settle+skew+ttl+2*skew)) {
+		t.Errorf("blocked, the drain still to come: %+v", p)
+	}
+	s.later(settle)
+	s.instance("mcp-a").Report.Now = s.now.Add(-5 * time.Second)
+	if p := end(s, 2); !p.At.Equal(s.now.Add(5*time.Second + ttl + 2*skew)) {
+		t.Errorf("an old report before the drain: %+v", p)
+	}
+	s.do(s.d.Drain(s.note(), s.old))
+	s.later(time.Minute)
+	live := s.now.Add(24 * time.Hour)
+	s.instance("mcp-a").Report.Keys = []fleet.KeyUse{{KID: s.old, Seals: 1, Since: start, LiveUntil: live}}
+	if p := end(s, 2); !p.At.Equal(live.Add(skew)) {
+		t.Errorf("tokens that live longer: %+v", p)
+	}
+}
