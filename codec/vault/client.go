@@ -82,7 +82,7 @@ type request struct {
 
 // mayRepeat reports whether sending a request again may help, after a failure.
 func (r request) mayRepeat(f failure) bool {
-	return f.kind.Temporary() && !f.final && (!r.once || f == failedThrottled || f == failedState)
+	return f.kind.Temporary() && !f.final && (!r.once || f == failedThrottled || f == failedState || f == failedUpgrade)
 }
 
 // do makes a request, and again while that may help, there are retries left and ctx

@@ -44,6 +44,7 @@ var (
 
 	failedThrottled = failure{kind: keyset.Throttled, remedy: "a rate limit or quota of the server: spread the starts, or raise it"}
 	failedState     = failure{kind: keyset.Unavailable, remedy: "this node has not caught up with the cluster: try again later"}
+	failedUpgrade   = failure{kind: keyset.Unavailable, remedy: "the KV engine is being made one of version 2, or was just mounted: try again in a moment"}
 	failedDR        = failure{kind: keyset.Unavailable, remedy: "this is a disaster recovery secondary, which serves nobody: set the address of the primary"}
 	failedStandby   = failure{kind: keyset.Unavailable, remedy: "this is a standby that does not pass requests on: set the address of the cluster"}
 	failedRedirect  = failure{kind: keyset.Unavailable, remedy: "the server redirects in a circle: set the address of the cluster"}
@@ -56,6 +57,7 @@ var (
 	failedSwapped = failure{kind: keyset.WrongKey, remedy: "it was exchanged for another, or edited: take back the entry as it was written, and look for what stands between here and the server"}
 	failedUnbound = failure{kind: keyset.ContextMismatch, remedy: "this server ignores associated_data, so that no context is bound: Vault 1.13 or OpenBao is needed"}
 	failedInput   = failure{kind: keyset.Corrupt, remedy: "the server refuses the form of the request: look for what changes it on the way"}
+	failedSize    = failure{kind: keyset.Denied, remedy: "the server's storage takes no more: raise its max_entry_size (of raft 1 MiB by default, of what is in JSON and encrypted), or make the document smaller"}
 	failedOther   = failure{kind: keyset.Denied, remedy: "the server refuses the request for the reason that it tells"}
 )
 
@@ -81,6 +83,8 @@ var texts = []struct {
 	{"unsupported path", failedMount},
 	{"invalid path for a versioned k/v", failedMount},
 	{"namespace not found", failedNamespace},
+	{"non-versioned to versioned data", failedUpgrade},
+	{"value being too large", failedSize},
 }
 
 var statuses = map[int]failure{

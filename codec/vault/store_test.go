@@ -224,6 +224,9 @@ func TestStoreRetries(t *testing.T) {
 	}{
 		{429, "rate limit quota exceeded", true, keyset.Throttled, []string{"quota"}},
 		{412, "required index state not present", true, keyset.Unavailable, []string{"caught up"}},
+		{400, "Upgrading from non-versioned to versioned data. This backend will be unavailable for a brief period and will resume service shortly.", true, keyset.Unavailable, nil},
+		{400, "Waiting for the primary to upgrade from non-versioned to versioned data. This backend will be unavailable for a brief period and will resume service when the primary is finished.", true, keyset.Unavailable, nil},
+		{500, "1 error occurred: * put failed due to value being too large; got 1048900 bytes, max 1048576 bytes", false, keyset.Denied, []string{"max_entry_size", "update secret/data/fleet"}},
 		{500, "internal error", false, keyset.Unavailable, []string{"its log"}},
 		{502, "bad gateway", false, keyset.Unavailable, nil},
 		{472, "", false, keyset.Unavailable, []string{"disaster recovery"}},

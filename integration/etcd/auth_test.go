@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 
+	"github.com/echoseal/echoseal/integration/internal/loopback"
 	"github.com/echoseal/echoseal/keyset"
 	"github.com/echoseal/echoseal/keyset/etcdstore"
 )
@@ -143,7 +144,7 @@ func TestLogin(t *testing.T) {
 		t.Setenv("ETCDCTL_PASSWORD", password)
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		_, err := etcdstore.Open(ctx, uri("etcd", billing, free(t)))
+		_, err := etcdstore.Open(ctx, uri("etcd", billing, loopback.Free(t)))
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "connection refused") {
 			t.Errorf("%v", err)
 		}
@@ -176,10 +177,10 @@ func TestExpiredToken(t *testing.T) {
 		c.AuthToken = "jwt,sign-method=HS256,ttl=1s,priv-key=" + file
 	})
 	protect(t, s)
-	way := newLink(t, s.address())
+	way := loopback.NewLink(t, s.address())
 	operator, _ := as(t, "olga", s.address())
 	version := save(t, operator, "one", "")
-	store, registry := as(t, "billing", way.address())
+	store, registry := as(t, "billing", way.Address())
 	w := watching(t, store)
 
 	// A token that is younger than all the others tells when they have expired.
@@ -210,10 +211,10 @@ func TestExpiredToken(t *testing.T) {
 	before := w.count()
 	version = save(t, operator, "two", version)
 	w.await(t, "a hint in the watch that goes on", func() bool { return w.count() > before })
-	way.setCut(true)
+	way.SetCut(true)
 	before = w.count()
 	save(t, operator, "three", version)
-	way.setCut(false)
+	way.SetCut(false)
 	w.await(t, "a hint in the watch that was resumed", func() bool { return w.count() > before })
 	if doc, _ := load(t, store); doc != "three" {
 		t.Errorf("loaded %q", doc)

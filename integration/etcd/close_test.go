@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/integration/internal/loopback"
 	"github.com/echoseal/echoseal/keyset"
 	"github.com/echoseal/echoseal/keyset/etcdstore"
 )
@@ -101,14 +102,14 @@ func TestUseAfterClose(t *testing.T) {
 // and leaves nothing behind.
 func TestCloseDuringEverything(t *testing.T) {
 	s := newServer(t)
-	for name, disturb := range map[string]func(*link){
-		"with a server":    func(*link) {},
-		"a server is gone": func(way *link) { way.setCut(true) },
-		"a silent one":     func(way *link) { way.setSilent(true) },
+	for name, disturb := range map[string]func(*loopback.Link){
+		"with a server":    func(*loopback.Link) {},
+		"a server is gone": func(way *loopback.Link) { way.SetCut(true) },
+		"a silent one":     func(way *loopback.Link) { way.SetSilent(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			way := newLink(t, s.address())
-			store := open(t, uri("etcd", "busy", way.address()))
+			way := loopback.NewLink(t, s.address())
+			store := open(t, uri("etcd", "busy", way.Address()))
 			if _, _, err := store.Load(within(t)); err != nil && !errors.Is(err, keyset.ErrNotExist) {
 				t.Fatal(err)
 			}

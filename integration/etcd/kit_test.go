@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/echoseal/echoseal/integration/internal/loopback"
 	"github.com/echoseal/echoseal/keyset"
 	"github.com/echoseal/echoseal/keyset/etcdstore"
 	"github.com/echoseal/echoseal/keyset/keysettest"
@@ -14,12 +15,12 @@ import (
 // steps are the chunks of bytes that it sends.
 func TestStoreKit(t *testing.T) {
 	s := newServer(t)
-	way := newLink(t, s.address())
+	way := loopback.NewLink(t, s.address())
 	stores := make(map[*etcdstore.Store]bool) // those that are open
 	keysettest.Store(t, keysettest.StoreHarness{
 		New: func(t testing.TB, place string) keyset.Store {
 			t.Helper()
-			store, err := etcdstore.Open(context.Background(), uri("etcd", "kit/"+place, way.address()))
+			store, err := etcdstore.Open(context.Background(), uri("etcd", "kit/"+place, way.Address()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -31,9 +32,9 @@ func TestStoreKit(t *testing.T) {
 			return store
 		},
 		Silence: func(t testing.TB) {
-			way.setSilent(true)
+			way.SetSilent(true)
 			t.Cleanup(func() {
-				way.setSilent(false)
+				way.SetSilent(false)
 				for store := range stores { // until each has noticed
 					if _, _, err := store.Load(context.Background()); err != nil && !errors.Is(err, keyset.ErrNotExist) {
 						t.Error(err)
@@ -44,13 +45,13 @@ func TestStoreKit(t *testing.T) {
 		Kill: func(t testing.TB, place string, doc []byte, version string, step int) bool {
 			ctx, die := context.WithCancel(within(t))
 			defer die()
-			last := newBrittleLink(t, s.address(), step, die)
-			store, err := etcdstore.Open(ctx, uri("etcd", "kit/"+place, last.address()))
+			last := loopback.NewBrittleLink(t, s.address(), step, false, die)
+			store, err := etcdstore.Open(ctx, uri("etcd", "kit/"+place, last.Address()))
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, err = store.Save(ctx, doc, version)
-			dead := last.isCut()
+			dead := last.IsCut()
 			if !dead && err != nil {
 				t.Fatal(err)
 			}

@@ -3,7 +3,6 @@ package etcd_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 	"sync"
@@ -14,6 +13,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+
+	"github.com/echoseal/echoseal/integration/internal/loopback"
 )
 
 // Members of a cluster keep connections to each other a while after they are stopped.
@@ -57,8 +58,8 @@ func prepare(t *testing.T, name string, set ...func(*embed.Config)) *server {
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 	config.UnsafeNoFsync = true
 	config.TickMs, config.ElectionMs = 20, 200
-	config.ListenClientUrls = []url.URL{{Scheme: "http", Host: free(t)}}
-	config.ListenPeerUrls = []url.URL{{Scheme: "http", Host: free(t)}}
+	config.ListenClientUrls = []url.URL{{Scheme: "http", Host: loopback.Free(t)}}
+	config.ListenPeerUrls = []url.URL{{Scheme: "http", Host: loopback.Free(t)}}
 	for _, f := range set {
 		f(config)
 	}
@@ -120,20 +121,6 @@ func (s *server) client(t *testing.T, password ...string) *clientv3.Client {
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	return client
-}
-
-// free returns an address that nobody listens at.
-func free(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return address
 }
 
 // A bell counts how often it was rung, and can be waited for.

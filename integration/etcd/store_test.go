@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 
+	"github.com/echoseal/echoseal/integration/internal/loopback"
 	"github.com/echoseal/echoseal/keyset"
 	"github.com/echoseal/echoseal/keyset/etcdstore"
 )
@@ -189,7 +190,7 @@ func TestUnreachable(t *testing.T) {
 	s := newServer(t)
 	for name, test := range map[string]struct{ uri, says string }{
 		"silent":      {uri("etcd", "key", silent.Addr().String()), "no answer in time"},
-		"refused":     {uri("etcd", "key", free(t)), "connection refused"},
+		"refused":     {uri("etcd", "key", loopback.Free(t)), "connection refused"},
 		"TLS to none": {uri("etcds", "key", s.address()), "TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {

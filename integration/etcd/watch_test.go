@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
+	"github.com/echoseal/echoseal/integration/internal/loopback"
 	"github.com/echoseal/echoseal/keyset"
 	"github.com/echoseal/echoseal/keyset/etcdstore"
 )
@@ -118,15 +119,15 @@ func TestWatch(t *testing.T) {
 // arrives nevertheless.
 func TestWatchAfterCompaction(t *testing.T) {
 	s := newServer(t)
-	way := newLink(t, s.address())
-	store := open(t, uri("etcd", "compacted", way.address()))
+	way := loopback.NewLink(t, s.address())
+	store := open(t, uri("etcd", "compacted", way.Address()))
 	version := save(t, store, "0", "")
 	w := watching(t, store)
 
 	direct := open(t, uri("etcd", "compacted", s.address()))
 	client := s.client(t)
 	for round := range 3 {
-		way.setCut(true)
+		way.SetCut(true)
 		for i := range 5 {
 			version = save(t, direct, fmt.Sprint(round, i), version)
 		}
@@ -138,7 +139,7 @@ func TestWatchAfterCompaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := w.count()
-		way.setCut(false)
+		way.SetCut(false)
 		w.await(t, "a hint of what was compacted", func() bool { return w.count() > before })
 		if doc, now := load(t, store); now != version {
 			t.Errorf("round %d: the store holds %q", round, doc)
@@ -173,19 +174,19 @@ func TestWatchAfterRestart(t *testing.T) {
 // A watch ends with its context and leaves nothing behind, also while no server is there.
 func TestWatchLeavesNothingBehind(t *testing.T) {
 	s := newServer(t)
-	way := newLink(t, s.address())
-	store := open(t, uri("etcd", "left", way.address()))
+	way := loopback.NewLink(t, s.address())
+	store := open(t, uri("etcd", "left", way.Address()))
 	save(t, store, "x", "")
 	load(t, store)
 	for name, prepare := range map[string]func() *watch{
 		"with a server": func() *watch { return watching(t, store) },
 		"cut off later": func() *watch {
 			w := watching(t, store)
-			way.setCut(true)
+			way.SetCut(true)
 			return w
 		},
 		"cut off before": func() *watch {
-			way.setCut(true)
+			way.SetCut(true)
 			w := &watch{bell: newBell(), ended: make(chan error, 1)}
 			var ctx context.Context
 			ctx, w.cancel = context.WithCancel(t.Context())
@@ -194,7 +195,7 @@ func TestWatchLeavesNothingBehind(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			defer way.setCut(false)
+			defer way.SetCut(false)
 			if err := prepare().end(t); !errors.Is(err, context.Canceled) {
 				t.Errorf("the watch ended with %v", err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/echoseal/echoseal/codec/vault"
 	"github.com/echoseal/echoseal/integration/internal/bao"
+	"github.com/echoseal/echoseal/integration/internal/loopback"
 	"github.com/echoseal/echoseal/keyset"
 	"github.com/echoseal/echoseal/keyset/keysettest"
 )
@@ -53,21 +54,77 @@ func openStore(t testing.TB, s *bao.Server, path string, parameters url.Values) 
 	return store
 }
 
-func TestStore(t *testing.T) {
-	server := startKV(t)
+// storeKit returns the harness for a server with KV in version 2 at secret. A writer that
+// dies is one whose connection breaks: it writes nothing but to that. Its steps are the
+// chunks of bytes that go there and back.
+func storeKit(t *testing.T, server *bao.Server) keysettest.StoreHarness {
+	t.Helper()
 	front := newFront(t, server)
 	proxied := *server
 	proxied.Address = front.URL
-	keysettest.Store(t, keysettest.StoreHarness{
+	return keysettest.StoreHarness{
 		New: func(t testing.TB, place string) keyset.Store { return openStore(t, &proxied, "kit/"+place, nil) },
 		Silence: func(t testing.TB) {
 			front.disturb(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, -1)
 		},
-		Without: map[string]string{
-			"killed writer": "a save is one request, which the server carries out or not",
-			"restart":       "a server in development mode forgets everything",
+		Kill: func(t testing.TB, place string, doc []byte, version string, step int) bool {
+			ctx, die := context.WithCancel(t.Context())
+			defer die()
+			last := loopback.NewBrittleLink(t, strings.TrimPrefix(server.Address, "http://"), step, true, die)
+			direct := *server
+			direct.Address = "http://" + last.Address()
+			_, err := openStore(t, &direct, "kit/"+place, nil).Save(ctx, doc, version)
+			dead := last.IsCut()
+			if !dead && err != nil {
+				t.Fatal(err)
+			}
+			return dead
 		},
-	})
+	}
+}
+
+func TestStore(t *testing.T) {
+	kit := storeKit(t, startKV(t))
+	kit.Without = map[string]string{"restart": "a server in development mode forgets everything; see TestStoreOnDisk"}
+	keysettest.Store(t, kit)
+}
+
+// A server as it runs in production: it can be stopped, and takes less.
+func TestStoreOnDisk(t *testing.T) {
+	server := bao.StartDurable(t)
+	clearEnvironment(t)
+	server.Do(t, http.MethodPost, "sys/mounts/secret", map[string]any{"type": "kv-v2"})
+	kit := storeKit(t, &server.Server)
+	kit.MaxBytes = keyset.MaxBytes / 2 // its limit is 1 MiB with what JSON and encryption add
+	kit.Restart = func(t testing.TB) {
+		server.Stop(t)
+		server.Start(t)
+	}
+	keysettest.Store(t, kit)
+
+	s := openStore(t, &server.Server, "large", nil)
+	version, err := s.Save(t.Context(), []byte("small"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Save(t.Context(), []byte(strings.Repeat("x", keyset.MaxBytes)), version)
+	if !errors.Is(err, keyset.Denied) || errors.Is(err, keyset.ErrConflict) || !strings.Contains(err.Error(), "max_entry_size") {
+		t.Errorf("a document that the storage does not take: %v", err)
+	}
+	if doc, v, err := s.Load(t.Context()); string(doc) != "small" || v != version || err != nil {
+		t.Errorf("Load: %d bytes, version %q, %v", len(doc), v, err)
+	}
+	server.Seal(t)
+	if _, _, err := s.Load(t.Context()); !errors.Is(err, keyset.Sealed) || !strings.Contains(err.Error(), "unseal it") {
+		t.Errorf("Load from a sealed server: %v", err)
+	}
+	if _, err := s.Save(t.Context(), []byte("new"), version); !errors.Is(err, keyset.Sealed) {
+		t.Errorf("Save to a sealed server: %v", err)
+	}
+	server.Unseal(t)
+	if _, err := s.Save(t.Context(), []byte("new"), version); err != nil {
+		t.Error(err)
+	}
 }
 
 // The policies of the documentation are enough, and no more than is needed.
@@ -161,6 +218,11 @@ func TestStoreDeleted(t *testing.T) {
 	}
 	save("anew", "")
 	holds("anew", "1")
+
+	// Where it asks everybody for cas, that is sent with every write.
+	server.Do(t, http.MethodPost, "secret/config", map[string]any{"cas_required": true})
+	save("with cas", "1")
+	holds("with cas", "2")
 }
 
 // An engine of version 1 takes whatever it is sent: it gets nothing.

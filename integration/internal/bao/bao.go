@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/echoseal/echoseal/integration/internal/loopback"
 	"github.com/echoseal/echoseal/integration/peers"
 )
 
@@ -56,10 +56,7 @@ var errPortTaken = errors.New("the port is taken")
 
 func start(tb testing.TB, program string, withTLS bool) (*Server, error) {
 	tb.Helper()
-	port, err := freePort(tb.Context())
-	if err != nil {
-		return nil, err
-	}
+	port := loopback.Free(tb)
 	folder := tb.TempDir()
 	s := &Server{Address: "http://" + port, Token: "root-" + rand.Text(), client: &http.Client{
 		Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true},
@@ -105,14 +102,6 @@ func start(tb testing.TB, program string, withTLS bool) (*Server, error) {
 		case <-time.After(25 * time.Millisecond): // between two attempts
 		}
 	}
-}
-
-func freePort(ctx context.Context) (string, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
 }
 
 // isUp reports whether the server has finished its start: it then knows its root token.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/echoseal/echoseal/integration/internal/loopback"
 	"github.com/echoseal/echoseal/integration/peers"
 )
 
@@ -31,14 +32,7 @@ type Durable struct {
 func StartDurable(tb testing.TB) *Durable {
 	tb.Helper()
 	folder := tb.TempDir()
-	var ports [2]string
-	for i := range ports {
-		port, err := freePort(tb.Context())
-		if err != nil {
-			tb.Fatal(err)
-		}
-		ports[i] = port
-	}
+	ports := [2]string{loopback.Free(tb), loopback.Free(tb)}
 	s := &Durable{
 		Server: Server{Address: "http://" + ports[0], client: &http.Client{
 			Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true},

@@ -1,0 +1,36 @@
+// Package loopback is the network of tests on this host: addresses that are free, and
+// links that break.
+package loopback
+
+import (
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"testing"
+)
+
+// Ports that no system gives out by itself, to a connection or to a listener that asks
+// for any: what is free stays free while a server is started, or started again.
+const (
+	firstPort = 15_000
+	lastPort  = 30_000
+)
+
+// Free returns an address that nobody listens at: 127.0.0.1:PORT.
+func Free(tb testing.TB) string {
+	tb.Helper()
+	for range 100 {
+		port := firstPort + rand.N(uint16(lastPort-firstPort))
+		address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port).String()
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			continue
+		}
+		if err := listener.Close(); err != nil {
+			tb.Fatal(err)
+		}
+		return address
+	}
+	tb.Fatal("there is no free port")
+	return ""
+}
