@@ -72,24 +72,59 @@ func literals(t *testing.T, file string) (all []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ast.Inspect(parsed, func(n ast.Node) bool {
+	var look func(ast.Node) bool
+	look = func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.KeyValueExpr:
 			if key, ok := n.Key.(*ast.Ident); ok && (key.Name == "Long" || key.Name == "Short") {
 				return false
 			}
-		case *ast.BasicLit:
-			if n.Kind == token.STRING {
-				text, err := strconv.Unquote(n.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				all = append(all, text)
+		case *ast.BinaryExpr:
+			if n.Op != token.ADD {
+				return true
 			}
+			// What is put together is one text; what it is made of is looked at by itself.
+			all = append(all, joined(t, n))
+			for _, part := range parts(n) {
+				if _, isText := part.(*ast.BasicLit); !isText {
+					ast.Inspect(part, look)
+				}
+			}
+			return false
+		case *ast.BasicLit:
+			all = append(all, joined(t, n))
 		}
 		return true
-	})
+	}
+	ast.Inspect(parsed, look)
 	return all
+}
+
+// joined returns the text of an expression, with %s for what is no literal.
+func joined(t *testing.T, e ast.Expr) string {
+	t.Helper()
+	var text strings.Builder
+	for _, part := range parts(e) {
+		literal, ok := part.(*ast.BasicLit)
+		if !ok || literal.Kind != token.STRING {
+			text.WriteString("%s")
+			continue
+		}
+		plain, err := strconv.Unquote(literal.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString(plain)
+	}
+	return text.String()
+}
+
+// parts returns what an expression adds up.
+func parts(e ast.Expr) []ast.Expr {
+	if sum, ok := e.(*ast.BinaryExpr); ok && sum.Op == token.ADD {
+		return append(parts(sum.X), parts(sum.Y)...)
+	}
+	return []ast.Expr{e}
 }
 
 var (
