@@ -3,6 +3,7 @@ package canon
 import (
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // NamesDiffer reports an error if an object in the JSON document doc has two members
@@ -57,7 +58,7 @@ func (n *names) checkObject() problem {
 		name := n.src[start : end-1]
 		if strings.IndexByte(name, '\\') >= 0 {
 			text, _ := AppendText(nil, []byte(name))
-			name = strings.ToValidUTF8(string(text), "\ufffd") // as encoding/json has it
+			name = replaceSurrogates(string(text))
 		}
 		if seen == nil {
 			for _, other := range list {
@@ -84,6 +85,17 @@ func (n *names) checkObject() problem {
 		}
 	}
 	return p
+}
+
+// replaceSurrogates puts U+FFFD for every surrogate in a text, as encoding/json does: two of
+// them become two characters.
+func replaceSurrogates(text string) string {
+	var valid []byte
+	for text != "" {
+		r, size := decode(text)
+		valid, text = utf8.AppendRune(valid, r), text[size:]
+	}
+	return string(valid)
 }
 
 // fold returns a text that two names share exactly if strings.EqualFold holds: of each
