@@ -803,6 +803,55 @@ func TestScratchIsWiped(t *testing.T) {
 	}
 }
 
+// untidy is a codec that gives a payload with its error, or writes one and panics.
+type untidy struct {
+	*local.Ring
+	panics bool
+}
+
+const leftover = "a payload that was not verified"
+
+func (u untidy) AppendUnseal(dst []byte, _ string) ([]byte, error) {
+	out := append(dst, leftover...)
+	if u.panics {
+		panic("no")
+	}
+	return out, &codec.InvalidError{Reason: codec.BadSeal}
+}
+
+// What never became part of a result is wiped, too.
+func TestScratchIsWipedAfterFailures(t *testing.T) {
+	wiped := func(s *scratch) {
+		t.Helper()
+		buffers := [][]byte{s.payload, s.result, s.arguments}
+		s.wipe()
+		for i, buf := range buffers {
+			if left := strings.Trim(string(buf[:cap(buf)]), "\x00"); left != "" {
+				t.Errorf("%q is left behind in buffer %d", left, i)
+			}
+		}
+	}
+	token := strings.Repeat("t", 100)
+	for name, c := range map[string]codec.Codec{
+		"an error":              untidy{local.Ephemeral(), false},
+		"a panic":               untidy{local.Ephemeral(), true},
+		"an error, no appender": fails{codec.BadSeal},
+	} {
+		s := new(scratch)
+		if err := mustPolicy(t, c, Options{Audience: "a"}).Round(call, Principal{}).decrypt(s, token); err == nil {
+			t.Errorf("%s: there is none", name)
+		}
+		wiped(s)
+	}
+	for _, state := range []string{"\xffsecret1", "before \xffsecret1 and more", "\"\xffsecrets"} {
+		s := new(scratch)
+		if _, err := mustPolicy(t, local.Ephemeral(), Options{Audience: "a"}).Round(call, Principal{}).seal(s, nil, state); err == nil {
+			t.Errorf("%q was sealed", state)
+		}
+		wiped(s)
+	}
+}
+
 func TestPolicyIsSafeForConcurrentUse(t *testing.T) {
 	p := mustPolicy(t, local.Ephemeral(), Options{Audience: "a"})
 	var wg sync.WaitGroup

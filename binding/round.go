@@ -110,6 +110,7 @@ func (r *Round) decrypt(s *scratch, token string) error {
 		s.payload = payload
 		return nil
 	}
+	clear(s.payload[:len(token)]) // a codec that failed half way may have written there
 	// A refusal without a reason is a codec that does not keep its promise.
 	var invalid *codec.InvalidError
 	if errors.As(err, &invalid) && invalid.Reason != "" {
@@ -229,6 +230,7 @@ func (r *Round) seal(s *scratch, dst []byte, state string) ([]byte, error) {
 	reserve(&s.payload, r.claimsSize(state))
 	var ok bool
 	if s.payload, ok = r.appendClaims(s.payload, state, now, ttl, salt); !ok {
+		clear(s.payload[:cap(s.payload)]) // see canon.AppendString
 		return dst, errors.New("binding: the state or the target is not valid UTF-8; encode binary state as text, in base64 say")
 	}
 	out, err := r.policy.seal(dst, s.payload, now.Add(ttl))

@@ -72,7 +72,7 @@ func appendPlain(dst []byte, s string) ([]byte, int) {
 func isPlain(c byte) bool { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' }
 
 // AppendString appends s as a JSON string in ASCII. It reports false, with dst as
-// far as it got, if s is not text as [IsText] has it.
+// far as it got and maybe a piece of s behind it, if s is not text as [IsText] has it.
 func AppendString(dst []byte, s string) ([]byte, bool) {
 	dst = append(dst, '"')
 	high := false // a lone high surrogate was written last
