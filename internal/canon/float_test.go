@@ -2,6 +2,7 @@ package canon
 
 import (
 	"math"
+	"math/big"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -27,6 +28,29 @@ func TestParseFloatAgreesWithStrconv(t *testing.T) {
 		want, _ := strconv.ParseFloat(number, 64)
 		if got := ParseFloat(number); math.Float64bits(got) != math.Float64bits(want) {
 			t.Errorf("%.60s = %v, want %v", number, got, want)
+		}
+	}
+}
+
+// So close to the middle between two floats that the first 19 digits do not tell.
+func TestParseFloatNearTheMiddle(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	largest := math.Float64bits(math.MaxFloat64)
+	for i := range 20_000 {
+		bits := random.Uint64N(largest + 1)
+		if i%100 == 0 {
+			bits = largest // the middle between it and what would come next
+		}
+		low := new(big.Float).SetPrec(54).SetFloat64(math.Float64frombits(bits))
+		half := new(big.Float).SetMantExp(big.NewFloat(1), low.MantExp(nil)-54)
+		middle := new(big.Float).SetPrec(54).Add(low, half)
+		for _, number := range []string{
+			middle.Text('e', 18+random.IntN(12)), middle.Text('e', 780), strings.Replace(middle.Text('e', 780), "e", "1e", 1),
+		} {
+			want, _ := strconv.ParseFloat(number, 64)
+			if got := ParseFloat(number); math.Float64bits(got) != math.Float64bits(want) {
+				t.Fatalf("%s = %v, want %v", number, got, want)
+			}
 		}
 	}
 }
@@ -72,7 +96,8 @@ func BenchmarkNumbers(b *testing.B) {
 		}
 		return float64(best)
 	}
-	for _, number := range []string{"5e-324", "3e-310", "1.5e-308", "1e-307", "1e-400", "1e400"} {
+	for _, number := range []string{"5e-324", "3e-310", "1.5e-308", "1e-307", "1e-400", "1e400",
+		"1.2345000000000001285693e+290", "1.2345000000000000555758e-290"} {
 		b.Run(number, func(b *testing.B) {
 			b.ReportMetric(cost(number)/cost("1.5e-300"), "x/normal")
 			b.ReportMetric(0, "ns/op")
