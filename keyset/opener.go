@@ -46,16 +46,20 @@ type Openers []Opener
 // service cannot hold together, in two clusters of Vault say, take two calls, and
 // append.
 //
-// The error is [ErrConfig] and names the schemes if there is no URI, or one without a
-// known scheme; others are those of the Opener. Of a URI that is refused here only the
+// The error is [ErrConfig] and names the schemes if there is no URI, an empty one among
+// others, or one without a known scheme; others are those of the Opener. Of a URI that is refused here only the
 // scheme is shown.
 func (o Openers) Open(ctx context.Context, uris ...string) (Services, error) {
-	if len(uris) == 0 {
+	blank := func(uri string) bool { return strings.TrimSpace(uri) == "" }
+	if !slices.ContainsFunc(uris, func(uri string) bool { return !blank(uri) }) { // none, or a variable that is not set
 		return nil, fmt.Errorf("%w: no key service: give the URI of at least one key; %s", ErrConfig, o.known())
 	}
 	var order []int // indices of o
 	named := make([][]string, len(o))
 	for i, uri := range uris {
+		if blank(uri) {
+			return nil, fmt.Errorf("%w: key service %d of %d is empty: give its URI, or leave it out; %s", ErrConfig, i, len(uris), o.known())
+		}
 		scheme, _, ok := strings.Cut(uri, "://")
 		if !ok {
 			return nil, fmt.Errorf("%w: key service %d is not given as SCHEME://…; %s", ErrConfig, i, o.known())

@@ -66,6 +66,10 @@ func TestOpenersErrors(t *testing.T) {
 		says    string
 	}{
 		{"no URI", openers, nil, keyset.ErrConfig, "no key service: give the URI of at least one key; the schemes are one, two"},
+		{"an empty variable", openers, []string{""}, keyset.ErrConfig, "no key service: give the URI of at least one key; the schemes are one, two"},
+		{"nothing but space", openers, []string{"", " \t\n"}, keyset.ErrConfig, "no key service: give the URI of at least one key; the schemes are one, two"},
+		{"an empty one before others", openers, []string{"", "one://canary"}, keyset.ErrConfig, "key service 0 of 2 is empty: give its URI, or leave it out; the schemes are one, two"},
+		{"an empty one after others", openers, []string{"one://canary", "two://canary", " "}, keyset.ErrConfig, "key service 2 of 3 is empty"},
 		{"unknown scheme", openers, []string{"one://a", "three://user:canary@host"}, keyset.ErrConfig, `no key service has the scheme "three"; the schemes are one, two`},
 		{"no scheme", openers, []string{"one://a", "canary"}, keyset.ErrConfig, "key service 1 is not given as SCHEME://…; the schemes are one, two"},
 		{"a bare path", openers, []string{"/etc/canary"}, keyset.ErrConfig, "key service 0"},
