@@ -47,15 +47,14 @@ func blocks(text, language string) (all []string) {
 	return all
 }
 
-// A frame is a file around the Go of a block: it has what the text around it speaks of.
+// A frame is a file around the Go of a block that is not a whole program: it has what the
+// text around it speaks of.
 const frame = `package readme
 
 import (
 	"context"
 	"log"
 	"net/http"
-	"os"
-	"time"
 
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -63,7 +62,6 @@ import (
 	"github.com/echoseal/echoseal/binding"
 	"github.com/echoseal/echoseal/codec/awskms"
 	"github.com/echoseal/echoseal/codec/local"
-	"github.com/echoseal/echoseal/keyring"
 	"github.com/echoseal/echoseal/keyset"
 	"github.com/echoseal/echoseal/middleware/gosdk"
 	"github.com/echoseal/echoseal/middleware/mcpgo"
@@ -81,14 +79,68 @@ var (
 	unused   = regexp.MustCompile(`declared and not used|imported and not used|imported as .* and not used`)
 )
 
-func TestGoCompiles(t *testing.T) {
-	goBlocks := blocks(readme(t), "go")
-	if len(goBlocks) < 5 {
-		t.Fatalf("the README has %d blocks of Go", len(goBlocks))
+// goBlocks returns the blocks of Go that are whole programs, and those that are parts.
+func goBlocks(text string) (programs, parts []string) {
+	for _, block := range blocks(text, "go") {
+		if strings.HasPrefix(block, "package main\n") {
+			programs = append(programs, block)
+		} else {
+			parts = append(parts, block)
+		}
 	}
+	return programs, parts
+}
+
+// overlay returns the name of a file that tells the compiler to find each text at its path,
+// where none is.
+func overlay(t *testing.T, texts map[string]string) string {
+	t.Helper()
 	dir := t.TempDir()
+	files := make(map[string]string)
+	for path, text := range texts {
+		at, err := filepath.Abs(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[at] = filepath.Join(dir, strings.ReplaceAll(path, "/", "-")) // the compiler tells errors by this name
+		if err := os.WriteFile(files[at], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace, err := json.Marshal(map[string]any{"Replace": files})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(name, replace, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// A whole program is compiled as it is shown: nothing is missing, and nothing is unused.
+func TestProgramsCompile(t *testing.T) {
+	programs, _ := goBlocks(readme(t))
+	if len(programs) == 0 {
+		t.Fatal("the README shows no whole server")
+	}
+	for n, program := range programs {
+		path := fmt.Sprintf("program%d/main.go", n+1)
+		name := overlay(t, map[string]string{path: program})
+		out, err := exec.CommandContext(t.Context(), "go", "build", "-overlay", name, "-o", os.DevNull, "./"+filepath.Dir(path)).CombinedOutput()
+		if err != nil {
+			t.Errorf("program %d: %v\n%s", n+1, err, out)
+		}
+	}
+}
+
+func TestPartsCompile(t *testing.T) {
+	_, parts := goBlocks(readme(t))
+	if len(parts) < 5 {
+		t.Fatalf("the README has %d blocks of Go", len(parts))
+	}
 	files := make(map[string]string) // by where the compiler is to find them
-	for n, block := range goBlocks {
+	for n, block := range parts {
 		block = anImport.ReplaceAllStringFunc(block, func(imports string) string {
 			for line := range strings.Lines(imports) {
 				if path := strings.TrimSpace(line); strings.HasPrefix(path, `"`) && !strings.Contains(frame, path) {
@@ -101,33 +153,17 @@ func TestGoCompiles(t *testing.T) {
 		if strings.Contains(block, "server.New") { // there it is the package
 			given = ""
 		}
-		file := filepath.Join(dir, fmt.Sprintf("block%d.go", n+1))
-		if err := os.WriteFile(file, fmt.Appendf(nil, frame, n+1, given, block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		at, err := filepath.Abs(fmt.Sprintf("block%d.go", n+1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[at] = file
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": files})
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(name, overlay, 0o600); err != nil {
-		t.Fatal(err)
+		files[fmt.Sprintf("block%d.go", n+1)] = fmt.Sprintf(frame, n+1, given, block)
 	}
 	// -e has all errors told. That a block leaves something unused is no fault of it; but
 	// each leaves an import, so the compiler must have come to every one of them.
-	out, _ := exec.CommandContext(t.Context(), "go", "build", "-overlay", name, "-gcflags=-e", ".").CombinedOutput()
+	out, _ := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay(t, files), "-gcflags=-e", ".").CombinedOutput()
 	for line := range strings.Lines(string(out)) {
 		if !strings.HasPrefix(line, "#") && !unused.MatchString(line) {
 			t.Error(strings.TrimSpace(line))
 		}
 	}
-	for n := range goBlocks {
+	for n := range parts {
 		if !strings.Contains(string(out), fmt.Sprintf("block%d.go", n+1)) {
 			t.Errorf("block %d was not compiled:\n%s", n+1, out)
 		}
