@@ -124,7 +124,7 @@ func (o *opened) place() string {
 func (o *opened) load(ctx context.Context) error {
 	text, version, err := o.source.Load(ctx)
 	if errors.Is(err, keyset.ErrNotExist) {
-		return fmt.Errorf("%w at %s; keytool init makes one", keyset.ErrNotExist, o.place())
+		return fmt.Errorf("%w at %s: if there was one, put its backup back; if there never was, keytool init makes one", keyset.ErrNotExist, o.place())
 	}
 	if err != nil {
 		return err

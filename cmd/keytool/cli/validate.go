@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -81,11 +83,21 @@ func (a *app) readFile(name string, limit int64) ([]byte, error) {
 // readLimited reads a file, and refuses more than limit bytes.
 func readLimited(name string, limit int64) ([]byte, error) {
 	f, err := os.Open(name)
+	if err != nil && mayBeInput(name) {
+		return nil, usagef("the argument is not the name of a file, and is not shown, since it may be what should be in one: put it on standard input, with - for the name")
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
 	return readAll(f, name, limit)
+}
+
+// mayBeInput reports whether the name of a file may be a token, or a message with one, that
+// somebody has put in its place: an error shows none of it.
+func mayBeInput(name string) bool {
+	const longName = 255 // more than file systems allow
+	return strings.HasPrefix(name, "v1.") || strings.ContainsAny(name, "{\"\n") || len(filepath.Base(name)) > longName
 }
 
 func readAll(in io.Reader, name string, limit int64) ([]byte, error) {
