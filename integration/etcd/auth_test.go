@@ -221,6 +221,43 @@ func TestExpiredToken(t *testing.T) {
 	}
 }
 
+// What a server knew of log-ins by itself is lost when it is started anew: the client logs
+// in again, in calls and in a watch.
+func TestRestartWithPasswords(t *testing.T) {
+	s := newServer(t, cheapPasswords)
+	protect(t, s)
+	operator, _ := as(t, "olga", s.address())
+	version := save(t, operator, "one", "")
+	store, registry := as(t, "billing", s.address())
+	w := watching(t, store)
+	s.stop()
+	s.start(t)
+	before := w.count()
+	save(t, operator, "two", version)
+	w.await(t, "two", func() bool { return w.count() > before })
+	if doc, _ := load(t, store); doc != "two" {
+		t.Errorf("loaded %q", doc)
+	}
+	publish(t, registry, id, "report", time.Hour)
+}
+
+// A user who may no longer log in is told so by whatever comes next, and does not wait.
+func TestPasswordChanged(t *testing.T) {
+	s := newServer(t, cheapPasswords)
+	protect(t, s)
+	store, registry := as(t, "olga", s.address())
+	save(t, store, "one", "")
+	if _, err := s.client(t, password).UserChangePassword(within(t), "olga", "another"); err != nil {
+		t.Fatal(err)
+	}
+	for operation, call := range calls(t, store, registry) {
+		err := call(within(t))
+		if !errors.Is(err, rpctypes.ErrAuthFailed) || !strings.Contains(err.Error(), "ETCDCTL_PASSWORD") || strings.Contains(err.Error(), password) || strings.Contains(err.Error(), "may have succeeded") {
+			t.Errorf("%s: %v", operation, err)
+		}
+	}
+}
+
 // A certificate is enough to log in: its common name is the user.
 func TestCertificateAsUser(t *testing.T) {
 	files := newAuthority(t)

@@ -146,6 +146,28 @@ func TestLeasesDoNotAddUp(t *testing.T) {
 	}
 }
 
+// Whose lease somebody revokes is there again with its next report.
+func TestLeaseRevoked(t *testing.T) {
+	s := newServer(t)
+	registry, client := openRegistry(t, s, "revoked"), s.client(t)
+	for range 2 {
+		publish(t, registry, id, "report", time.Hour)
+		if answers := collect(t, registry); len(answers) != 1 || string(answers[0].Signed) != "report" {
+			t.Errorf("%v", answers)
+		}
+		answer, err := client.Leases(within(t))
+		if err != nil || len(answer.Leases) != 1 {
+			t.Fatal(answer, err)
+		}
+		if _, err := client.Revoke(within(t), answer.Leases[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		if answers := collect(t, registry); len(answers) != 0 {
+			t.Errorf("%v", answers)
+		}
+	}
+}
+
 // An instance that stops, one that dies, and one that dies and comes back: collected
 // with their signatures, as a rotation sees them.
 func TestInstancesComeAndGo(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -247,7 +248,7 @@ func TestWatchOfAClosedClient(t *testing.T) {
 }
 
 // A member that has lost the others sees no change: it must not keep the watch.
-func TestWatchWithoutALeader(t *testing.T) {
+func TestWithoutALeader(t *testing.T) {
 	first := prepare(t, "first")
 	second := prepare(t, "second")
 	cluster := fmt.Sprintf("%s,%s", first.config.InitialCluster, second.config.InitialCluster)
@@ -263,6 +264,19 @@ func TestWatchWithoutALeader(t *testing.T) {
 	second.stop()
 	if err := w.result(t); !errors.Is(err, rpctypes.ErrNoLeader) || !strings.Contains(err.Error(), "majority") {
 		t.Errorf("the watch ended with %v", err)
+	}
+	// Nor does it answer anything from what it knows, which may be old.
+	registry := openRegistry(t, first, "led")
+	for operation, call := range calls(t, store, registry) {
+		if operation == "watch" {
+			continue // it has just begun
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		err := call(ctx)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "a majority of them runs") {
+			t.Errorf("%s: %v", operation, err)
+		}
 	}
 	second.start(t)
 	w = watching(t, store)

@@ -80,7 +80,7 @@ func explain(ctx context.Context, err error, closed bool, secrets []string) (why
 	}
 	why = cause.Error()
 	if errors.Is(cause, context.DeadlineExceeded) {
-		why = "no answer in time (" + why + "): check the address, the route, and whether the servers expect TLS and a certificate of the client"
+		why = "no answer in time (" + why + "): check the address, the route, whether the servers expect TLS and a certificate of the client, and whether a majority of them runs"
 	}
 	if reason != "" {
 		why += "; last: " + words(reason, secrets)
