@@ -80,7 +80,7 @@ func (r Refusal) Attrs() []slog.Attr {
 		slog.String("token_id", r.TokenID),
 	}
 	if r.Reason == codec.UnknownKey {
-		attrs = append(attrs, slog.String("hint", "this replica does not have the key: it was retired or revoked (keytool inspect --store tells), is another replica's, was an ephemeral one before a restart, or the middleware is made anew for each request"))
+		attrs = append(attrs, slog.String("hint", "this replica does not have the key; with a keyset: it was retired or revoked, or not read or not opened here yet (keytool inspect --store tells); else: it is from another secret, from an ephemeral key before a restart, or the middleware is made anew for each request"))
 	}
 	return attrs
 }
