@@ -2,11 +2,14 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/echoseal/echoseal/internal/within"
 )
 
 // parallel is how many sources, or addresses of one source, are asked at once.
@@ -49,31 +52,17 @@ func Collect(ctx context.Context, key *Key, now func() time.Time, sources ...Sou
 	return o
 }
 
-// overtime is how long a source may take to notice that ctx has ended.
-const overtime = time.Second
-
 // ask returns what a source answers. One that does not heed the end of ctx is left behind.
 func ask(ctx context.Context, source Source) ([]Answer, error) {
 	var answers []Answer
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	err := within.Call(ctx, func() (err error) {
 		answers, err = source.Collect(ctx)
-	}()
-	select {
-	case <-done:
-		return answers, err
-	case <-ctx.Done():
-	}
-	timer := time.NewTimer(overtime)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return answers, err
-	case <-timer.C:
+		return err
+	})
+	if errors.Is(err, within.ErrLeft) {
 		return nil, fmt.Errorf("%w: it was not waited for any longer", ErrUnreachable)
 	}
+	return answers, err
 }
 
 // plain returns t as data: in UTC, and without the reading of a monotonic clock.

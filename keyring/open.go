@@ -14,13 +14,13 @@ import (
 
 	"github.com/echoseal/echoseal/codec"
 	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/internal/within"
 	"github.com/echoseal/echoseal/keyset"
 )
 
 const (
 	parallelCalls = 8               // of key services
 	endTimeout    = 5 * time.Second // for what is going on, and for the last report, in Close
-	overtime      = time.Second     // for what ends with its context to end
 )
 
 // Open reads a keyset, checks it, unwraps its keys and follows it from then on. ctx bounds
@@ -47,7 +47,7 @@ func Open(ctx context.Context, c Config) (*Ring, error) {
 	startCtx, cancel := context.WithTimeout(ctx, c.StartTimeout)
 	defer cancel()
 	r.steps.of = startCtx
-	if err = within(startCtx, func() error { return r.start(startCtx) }); err == nil {
+	if err = within.Call(startCtx, func() error { return r.start(startCtx) }); err == nil {
 		r.run() //nolint:contextcheck // what runs ends with the ring; ctx bounds the opening only
 		return r, nil
 	}
@@ -249,8 +249,8 @@ func (r *Ring) run() {
 // Close ends everything that the ring has started, and makes it useless: sealing and
 // unsealing give [ErrClosed]. With a Registry it publishes a last report, marked stopped.
 // Each of the two may take five seconds, and one more if something does not heed its
-// context. The error tells what was not done in that time,
-// or that the report was not accepted. A second call does nothing and gives the same.
+// context. The error tells what was not done in that time, or that the report was not
+// accepted. A second call does nothing and gives the same.
 func (r *Ring) Close() error {
 	if r == nil || r.close == nil {
 		return nil // there is nothing to end
@@ -269,37 +269,17 @@ func (r *Ring) shutDown() error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	var errs []error
-	if err := within(ctx, func() error { r.wait.Wait(); return nil }); err != nil {
+	if err := within.Call(ctx, func() error { r.wait.Wait(); return nil }); err != nil {
 		errs = append(errs, fmt.Errorf("keyring: keyset %s: closing: %w", r.config.Name, err))
 	}
 	if r.pushed.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 		defer cancel()
-		if err := within(ctx, func() error { return r.publisher.Stop(ctx) }); err != nil {
+		if err := within.Call(ctx, func() error { return r.publisher.Stop(ctx) }); err != nil {
 			errs = append(errs, fmt.Errorf("keyring: keyset %s: closing: others may wait for this instance: %w", r.config.Name, err))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// within returns what f returns. If ctx has ended and f has not a little later, something
-// does not heed its context, and is left behind.
-func within(ctx context.Context, f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	timer := time.NewTimer(overtime)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-timer.C:
-		return fmt.Errorf("a call does not end, though its context has: %w", ctx.Err())
-	}
 }
 
 // temporary reports whether a key service may soon do what it did not do now.
