@@ -375,3 +375,13 @@ func TestCollectLeavesTheDeafBehind(t *testing.T) {
 		time.Sleep(2 * time.Hour) // it comes to an end
 	})
 }
+
+// A cause that names its source already does not name it twice.
+func TestSourceErrorNamesTheSourceOnce(t *testing.T) {
+	for _, cause := range []string{"collect: refused", "etcd://h:1/k: collect: refused"} {
+		err := fleet.SourceError{Source: "etcd://h:1/k", Err: errors.New(cause)}
+		if err.Error() != "etcd://h:1/k: collect: refused" {
+			t.Errorf("%q says %q", cause, err.Error())
+		}
+	}
+}

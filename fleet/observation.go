@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -48,8 +49,10 @@ type SourceError struct {
 	Err    error
 }
 
-// Error names the source and the cause.
-func (e SourceError) Error() string { return e.Source + ": " + e.Err.Error() }
+// Error names the source, once, and the cause.
+func (e SourceError) Error() string {
+	return e.Source + ": " + strings.TrimPrefix(e.Err.Error(), e.Source+": ")
+}
 
 // Unwrap returns the cause.
 func (e SourceError) Unwrap() error { return e.Err }

@@ -1,12 +1,14 @@
 package rotation
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/echoseal/echoseal/fleet"
 	"github.com/echoseal/echoseal/keyset"
 )
 
@@ -26,7 +28,7 @@ func (r Reason) text() string {
 	case NoSource:
 		return "there is no source of reports to ask"
 	case SourceFailed:
-		return r.Source + ": " + strings.TrimPrefix(r.Detail, r.Source+": ")
+		return fleet.SourceError{Source: r.Source, Err: errors.New(r.Detail)}.Error()
 	case NoReports:
 		return "no instance reports"
 	case TooFewReports:

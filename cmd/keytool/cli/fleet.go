@@ -203,7 +203,7 @@ func newFleet(d *keyset.Document, obs *fleet.Observation) *fleetJSON {
 	}
 	slices.SortStableFunc(f.Instances, func(a, b instanceJSON) int { return strings.Compare(a.Name, b.Name) })
 	for _, failure := range obs.Failures {
-		f.Failures = append(f.Failures, failure.Source+": "+strings.TrimPrefix(failure.Err.Error(), failure.Source+": "))
+		f.Failures = append(f.Failures, failure.Error())
 	}
 	return f
 }
