@@ -52,13 +52,18 @@ func claims(state string) ([]byte, error) {
 	return ring.Unseal(token)
 }
 
-func openStrings(w work, _ []byte) (seal, unseal runner, err error) {
-	policy, err := newPolicy()
-	if err != nil {
-		return nil, nil, err
+// sealed returns what rounds are made of, and a token that they open.
+func sealed(w work) (policy *binding.Policy, who binding.Principal, token string, err error) {
+	if policy, err = newPolicy(); err != nil {
+		return nil, who, "", err
 	}
-	who := binding.Bound(principal)
-	token, err := policy.Round(request, who).Seal(w.state)
+	who = binding.Bound(principal)
+	token, err = policy.Round(request, who).Seal(w.state)
+	return policy, who, token, err
+}
+
+func openStrings(w work, _ []byte) (seal, unseal runner, err error) {
+	policy, who, token, err := sealed(w)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,12 +82,7 @@ func openStrings(w work, _ []byte) (seal, unseal runner, err error) {
 }
 
 func openAppend(w work, _ []byte) (seal, unseal runner, err error) {
-	policy, err := newPolicy()
-	if err != nil {
-		return nil, nil, err
-	}
-	who := binding.Bound(principal)
-	token, err := policy.Round(request, who).Seal(w.state)
+	policy, who, token, err := sealed(w)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -104,17 +104,19 @@ func openAppend(w work, _ []byte) (seal, unseal runner, err error) {
 // openAgain is sealing the next state of a request whose digest is known, as it is when
 // its token has been opened.
 func openAgain(w work, _ []byte) (seal, unseal runner, err error) {
-	policy, err := newPolicy()
+	policy, who, token, err := sealed(w)
 	if err != nil {
 		return nil, nil, err
 	}
-	round := policy.Round(request, binding.Bound(principal))
-	token, err := round.Seal(w.state)
+	round := policy.Round(request, who)
+	if _, err := round.Seal(w.state); err != nil { // the digest is known from now on
+		return nil, nil, err
+	}
 	dst := make([]byte, 0, 2*len(token))
 	return each(func() error {
 		_, err := round.AppendSeal(dst, w.state)
 		return err
-	}), nil, err
+	}), nil, nil
 }
 
 func openCodec(_ work, payload []byte) (seal, unseal runner, err error) {

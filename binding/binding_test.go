@@ -771,19 +771,21 @@ func TestTimesAreThoseOfFloats(t *testing.T) {
 	}
 }
 
+// wiped checks that nothing stays in the buffers when they are wiped, up to their capacity.
+func wiped(t *testing.T, s *scratch) {
+	t.Helper()
+	buffers := [][]byte{s.payload, s.result, s.arguments}
+	s.wipe()
+	for i, buf := range buffers {
+		if left := strings.Trim(string(buf[:cap(buf)]), "\x00"); left != "" {
+			t.Errorf("%q is left behind in buffer %d", left, i)
+		}
+	}
+}
+
 // Nothing stays in a pooled buffer, up to its capacity.
 func TestScratchIsWiped(t *testing.T) {
 	p := mustPolicy(t, local.Ephemeral(), Options{Audience: "a"})
-	wiped := func(s *scratch) {
-		t.Helper()
-		buffers := [][]byte{s.payload, s.result, s.arguments}
-		s.wipe()
-		for i, buf := range buffers {
-			if left := strings.Trim(string(buf[:cap(buf)]), "\x00"); left != "" {
-				t.Errorf("%q is left behind in buffer %d", left, i)
-			}
-		}
-	}
 	for _, state := range []string{strings.Repeat("a state ", 40), strings.Repeat(`"quoted" é `, 30) + `\"\"`} {
 		s := new(scratch)
 		sealed, err := p.Round(call, Bound("alice")).seal(s, nil, state)
@@ -791,15 +793,15 @@ func TestScratchIsWiped(t *testing.T) {
 			t.Fatal(err)
 		}
 		token := string(sealed)
-		wiped(s)
+		wiped(t, s)
 		if s.result, err = p.Round(call, Bound("alice")).unseal(s, s.result, token); err != nil || string(s.result) != state {
 			t.Fatalf("%q, %v", s.result, err)
 		}
-		wiped(s)
+		wiped(t, s)
 		if s.result, err = p.Round(call, Bound("bob")).unseal(s, s.result, token); err == nil {
 			t.Fatal("another principal was let in")
 		}
-		wiped(s)
+		wiped(t, s)
 	}
 }
 
@@ -821,16 +823,6 @@ func (u untidy) AppendUnseal(dst []byte, _ string) ([]byte, error) {
 
 // What never became part of a result is wiped, too.
 func TestScratchIsWipedAfterFailures(t *testing.T) {
-	wiped := func(s *scratch) {
-		t.Helper()
-		buffers := [][]byte{s.payload, s.result, s.arguments}
-		s.wipe()
-		for i, buf := range buffers {
-			if left := strings.Trim(string(buf[:cap(buf)]), "\x00"); left != "" {
-				t.Errorf("%q is left behind in buffer %d", left, i)
-			}
-		}
-	}
 	token := strings.Repeat("t", 100)
 	for name, c := range map[string]codec.Codec{
 		"an error":              untidy{local.Ephemeral(), false},
@@ -841,14 +833,14 @@ func TestScratchIsWipedAfterFailures(t *testing.T) {
 		if err := mustPolicy(t, c, Options{Audience: "a"}).Round(call, Principal{}).decrypt(s, token); err == nil {
 			t.Errorf("%s: there is none", name)
 		}
-		wiped(s)
+		wiped(t, s)
 	}
 	for _, state := range []string{"\xffsecret1", "before \xffsecret1 and more", "\"\xffsecrets"} {
 		s := new(scratch)
 		if _, err := mustPolicy(t, local.Ephemeral(), Options{Audience: "a"}).Round(call, Principal{}).seal(s, nil, state); err == nil {
 			t.Errorf("%q was sealed", state)
 		}
-		wiped(s)
+		wiped(t, s)
 	}
 }
 

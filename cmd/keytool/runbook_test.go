@@ -83,15 +83,14 @@ func (r *runbook) run(t *testing.T, p *page) {
 				env.Values[deskKey{}] = newDesk(env)
 				return nil
 			},
-			Cmds: map[string]func(*testscript.TestScript, bool, []string){
-				"clock": setClock, "instance": setInstance, "registry": startRegistry, "seals": sealTokens, "kids": setKIDs, "seal": seal, "unline": unline, "exits": exits,
+			Cmds: withWorldCommands(commands{
 				"servers": startServers, "dies": killServer, "interrupt": interrupt,
 				"type": func(ts *testscript.TestScript, _ bool, args []string) {
 					n, err := strconv.Atoi(args[0])
 					ts.Check(err)
 					r.typed(ts, p, p.commands[n])
 				},
-			},
+			}),
 		})
 	})
 	if updating() && !t.Failed() {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -63,12 +64,22 @@ func TestScript(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup:               setUp,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "clock": setClock, "fleet": startFleet, "registry": startRegistry, "instance": setInstance,
-			"seals": sealTokens, "kids": setKIDs, "field": field, "revision": revision, "mode": mode, "ring": ring, "seal": seal, "unline": unline, "flip": flip, "cut-short": cutShort,
+		Cmds: withWorldCommands(commands{
+			"fleet": startFleet, "field": field, "revision": revision, "mode": mode, "ring": ring, "flip": flip, "cut-short": cutShort,
 			"tamper": tamper, "await": await, "exit-status": exitStatus, "together": together, "for-each-command": eachCommand,
-		},
+		}),
 	})
+}
+
+type commands = map[string]func(*testscript.TestScript, bool, []string)
+
+// withWorldCommands adds those that scripts and the runbook have in common.
+func withWorldCommands(own commands) commands {
+	maps.Copy(own, commands{
+		"exits": exits, "clock": setClock, "registry": startRegistry, "instance": setInstance,
+		"seals": sealTokens, "kids": setKIDs, "seal": seal, "unline": unline,
+	})
+	return own
 }
 
 // A world is what a script has beside its folder.

@@ -71,20 +71,14 @@ def app(config: dict[str, Any]) -> Any:
     return mcp_app(config)
 
 
-def mcp_app(config: dict[str, Any]) -> Any:
-    name = config["name"]
-    server = MCPServer(
-        name,
-        request_state_security=security(config),
-        token_verifier=Users(config["users"]),
-        auth=AuthSettings(issuer_url="http://127.0.0.1/issuer", resource_server_url=None),
-    )
+def register(server: Any, name: str, Context: type, **plain: Any) -> None:
+    """Adds what every server of the fleet has; plain keeps a tool's answer as it is."""
 
-    @server.tool(structured_output=False)
+    @server.tool(**plain)
     async def book(ctx: Context, value: Any = None, note: Any = None) -> Any:
         return await respond(name, ctx)
 
-    @server.tool(structured_output=False)
+    @server.tool(**plain)
     async def cancel(ctx: Context, value: Any = None, note: Any = None) -> Any:
         return await respond(name, ctx)
 
@@ -96,6 +90,17 @@ def mcp_app(config: dict[str, Any]) -> Any:
     async def notes(ctx: Context, id: str) -> Any:
         return await respond(name, ctx)
 
+
+def mcp_app(config: dict[str, Any]) -> Any:
+    name = config["name"]
+    server = MCPServer(
+        name,
+        request_state_security=security(config),
+        token_verifier=Users(config["users"]),
+        auth=AuthSettings(issuer_url="http://127.0.0.1/issuer", resource_server_url=None),
+    )
+
+    register(server, name, Context, structured_output=False)
     return server.streamable_http_app(json_response=not config.get("stream", False), stateless_http=True)
 
 
@@ -111,22 +116,7 @@ def fastmcp_app(config: dict[str, Any]) -> Any:
     name = config["name"]
     server = FastMCP(name, request_state_security=security(config), auth=Verifier())
 
-    @server.tool(output_schema=None)
-    async def book(ctx: Context, value: Any = None, note: Any = None) -> Any:
-        return await respond(name, ctx)
-
-    @server.tool(output_schema=None)
-    async def cancel(ctx: Context, value: Any = None, note: Any = None) -> Any:
-        return await respond(name, ctx)
-
-    @server.prompt
-    async def greet(ctx: Context, value: str = "", note: str = "") -> Any:
-        return await respond(name, ctx)
-
-    @server.resource("notes://{id}")
-    async def notes(ctx: Context, id: str) -> Any:
-        return await respond(name, ctx)
-
+    register(server, name, Context, output_schema=None)
     return server.http_app(json_response=not config.get("stream", False), stateless_http=True)
 
 
