@@ -47,8 +47,8 @@ type Openers []Opener
 // append.
 //
 // The error is [ErrConfig] and names the schemes if there is no URI, an empty one among
-// others, or one without a known scheme; others are those of the Opener. Of a URI that is refused here only the
-// scheme is shown.
+// others, or one without a known scheme; others are those of the Opener. Of a URI that is
+// refused here only the scheme is shown.
 func (o Openers) Open(ctx context.Context, uris ...string) (Services, error) {
 	blank := func(uri string) bool { return strings.TrimSpace(uri) == "" }
 	if !slices.ContainsFunc(uris, func(uri string) bool { return !blank(uri) }) { // none, or a variable that is not set

@@ -14,10 +14,10 @@ var errEnded = errors.New("the watch has ended")
 // Watch implements [keyset.Watcher]. It calls changed once when it begins to see every
 // change, and once for each change or several.
 func (s *Store) Watch(ctx context.Context, changed func()) error {
-	// One that is shared is not ended with ctx while no server can be reached: only
-	// Close ends all its goroutines.
 	inner, end := s.begin(ctx)
 	defer end()
+	// A watcher that is shared is not ended with ctx while no server can be reached: only
+	// Close ends all its goroutines.
 	watcher := clientv3.NewWatcher(s.client)
 	defer func() { _ = watcher.Close() }()
 	for {
