@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/echoseal/echoseal/codec"
 	"github.com/echoseal/echoseal/codec/local"
-	"github.com/echoseal/echoseal/internal/canon"
 )
 
 var call = Request{Method: MethodCallTool, Target: "provision", Arguments: []byte(`{"env":"production","count":3}`)}
@@ -745,28 +743,6 @@ func TestLimitCountsTheTokenAlone(t *testing.T) {
 		r := mustPolicy(t, ring, Options{Audience: "a", MaxTokenChars: limit, Now: clock.now}).Round(call, Principal{})
 		if out, err := r.AppendSeal(dst, "x"); (err == nil) != fits || fits && len(out) != 2*length {
 			t.Errorf("a limit of %d for %d characters: %v", limit, length, err)
-		}
-	}
-}
-
-// The end of a token's life is written as if from nothing.
-func TestTimesAreThoseOfFloats(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	check := func(iat float64, ttl time.Duration) {
-		t.Helper()
-		want := canon.AppendFloat([]byte(`"iat":`), iat)
-		want = canon.AppendFloat(append(want, `,"exp":`...), iat+ttl.Seconds())
-		if got := appendTimes(nil, iat, ttl); string(got) != string(want) {
-			t.Fatalf("%v and %v: %s, want %s", iat, ttl, got, want)
-		}
-	}
-	for _, ttl := range []time.Duration{1, time.Millisecond, time.Second, 1500 * time.Millisecond, 10 * time.Minute, 24 * time.Hour, 1 << 62} {
-		for _, iat := range []float64{-1, 0, 0.5, 1<<30 - 1, 1<<30 - 0.5, 1 << 30, 1<<30 + 0x1p-22, 1<<31 - 600, 1<<31 - 600 - 0x1p-22, 1<<31 - 0x1p-22, 1 << 31, 1 << 53, math.MaxFloat64} {
-			check(iat, ttl)
-		}
-		for range 20_000 {
-			check(seconds(time.Unix(1<<30+random.Int64N(1<<30), random.Int64N(1e9))), ttl)
-			check(1<<30+float64(random.Int64N(1<<52))/(1<<22), ttl)
 		}
 	}
 }

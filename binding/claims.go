@@ -18,8 +18,11 @@ type claims struct {
 // appendClaims appends the payload for state to dst. It reports false if the state
 // or the target is not text. The order of the members is that of the Python SDK.
 func (r *Round) appendClaims(dst []byte, state string, now time.Time, ttl time.Duration, salt [saltSize]byte) (_ []byte, ok bool) {
-	dst = append(dst, `{"v":1,`...)
-	dst = appendTimes(dst, seconds(now), ttl)
+	iat := seconds(now)
+	dst = append(dst, `{"v":1,"iat":`...)
+	dst = appendTime(dst, iat)
+	dst = append(dst, `,"exp":`...)
+	dst = appendTime(dst, iat+ttl.Seconds())
 	dst = append(dst, `,"m":"`...)
 	dst = append(dst, r.request.Method...)
 	dst = append(dst, `","t":`...)
@@ -39,26 +42,6 @@ func (r *Round) appendClaims(dst []byte, state string, now time.Time, ttl time.D
 		dst = append(dst, '"')
 	}
 	return append(dst, '}'), true
-}
-
-// appendTimes appends the members iat and exp.
-func appendTimes(dst []byte, iat float64, ttl time.Duration) []byte {
-	exp := iat + ttl.Seconds()
-	dst = append(dst, `"iat":`...)
-	start := len(dst)
-	dst = canon.AppendFloat(dst, iat)
-	end := len(dst)
-	dst = append(dst, `,"exp":`...)
-	// From 2004 to 2038 a float64 of seconds has 22 binary places. Whole seconds later it
-	// is as far from its neighbours, so the fewest digits that tell it from them are the
-	// same behind the point; to find them takes most of the time.
-	const first, last = 1 << 30, 1 << 31
-	if iat < first || exp >= last || ttl%time.Second != 0 {
-		return canon.AppendFloat(dst, exp)
-	}
-	dst = strconv.AppendInt(dst, int64(exp), 10)
-	const digits = len("1234567890")
-	return append(dst, dst[start+digits:end]...)
 }
 
 // claimsSize bounds the size of a payload: every byte of text may become six.
@@ -146,9 +129,4 @@ func isText(value []byte, want string) bool {
 func appendText(dst, quoted []byte) []byte {
 	dst, _ = canon.AppendText(dst, quoted[1:len(quoted)-1]) // it has been scanned
 	return dst
-}
-
-// seconds returns t in seconds since the epoch.
-func seconds(t time.Time) float64 {
-	return float64(t.Unix()) + float64(t.Nanosecond())/1e9
 }

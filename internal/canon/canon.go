@@ -179,7 +179,6 @@ func (w *writer) writeObject() problem {
 		}
 	}
 	if !inOrder {
-		w.flush(w.i)
 		w.sort(start, w.members[first:])
 	}
 	clear(w.members[first:]) // heads are pieces of names
@@ -245,7 +244,7 @@ func (w *writer) compare(a, b member) int {
 	return strings.Compare(w.name(a), w.name(b))
 }
 
-// sort puts the object that was written from start on in order of its members' names, of
+// sort puts the object that was taken from start on in order of its members' names, of
 // each name the last. One that is not small is only noted.
 func (w *writer) sort(start uint32, members []member) {
 	if w.order(members) {
@@ -257,7 +256,12 @@ func (w *writer) sort(start uint32, members []member) {
 		}
 		members = last
 	}
-	if w.at()-start <= w.small {
+	small := w.at()-start <= w.small
+	if small && w.start+int(start) >= len(w.out) {
+		w.rearrange(start, members)
+		return
+	}
+	if w.flush(w.i); small {
 		w.rewrite(start, members)
 		return
 	}
@@ -296,6 +300,20 @@ func (w *writer) order(members []member) (repeated bool) {
 		members[at] = m
 	}
 	return repeated
+}
+
+// rearrange copies the object from start on in order, which stays as it is but for that.
+func (w *writer) rearrange(start uint32, members []member) {
+	shift := w.copied - (len(w.out) - w.start) // from the output to the source
+	w.flush(int(start) + shift)
+	w.out = append(w.out, '{')
+	for i, m := range members {
+		if i > 0 {
+			w.out = append(w.out, ',')
+		}
+		w.out = append(w.out, w.src[int(m.start)+shift:int(m.end)+shift]...)
+	}
+	w.out = append(w.out, '}')
 }
 
 // rewrite writes the object that was written from start on once more, in order.
