@@ -106,7 +106,7 @@ func TestServerRounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, middleware := range [][]mcp.Middleware{nil, {gosdk.Middleware(policy, nil)}} {
-		round, end, err := roundsOf(t.Context(), middleware...)
+		round, end, err := roundsOf(t.Context(), "a state", middleware...)
 		if err != nil {
 			t.Fatal(err)
 		}

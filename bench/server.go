@@ -16,39 +16,48 @@ import (
 // roundCosts are what rounds of a server cost.
 type roundCosts struct {
 	without float64   // Echoseal, in microseconds
-	ratios  []float64 // with Echoseal over without
+	with    []float64 // Echoseal, over without
+	longer  []float64 // without it, but with a state as long as its token, over without
 }
 
-// serverRounds compares rounds of a go-sdk server with Echoseal with those of the same
-// server without it, by the paired method.
+// serverRounds compares rounds of a go-sdk server with Echoseal, and of one whose state is as
+// long as the token, with those of the same server without either, by the paired method.
 func serverRounds(ctx context.Context) (roundCosts, error) {
-	bare, endBare, err := roundsOf(ctx)
-	if err != nil {
-		return roundCosts{}, err
-	}
-	defer endBare()
-	policy, err := newPolicy()
+	state := works()[1].state
+	policy, who, token, err := sealed(works()[1])
 	if err != nil {
 		return roundCosts{}, err
 	}
 	options := &gosdk.Options{
-		Principal: func(context.Context, mcp.Request) (binding.Principal, error) { return binding.Bound(principal), nil },
+		Principal: func(context.Context, mcp.Request) (binding.Principal, error) { return who, nil },
 		Logger:    slog.New(slog.DiscardHandler),
 	}
-	sealed, endSealed, err := roundsOf(ctx, gosdk.Middleware(policy, options))
+	bare, endBare, err := roundsOf(ctx, state)
 	if err != nil {
 		return roundCosts{}, err
 	}
-	defer endSealed()
+	defer endBare()
+	with, endWith, err := roundsOf(ctx, state, gosdk.Middleware(policy, options))
+	if err != nil {
+		return roundCosts{}, err
+	}
+	defer endWith()
+	longer, endLonger, err := roundsOf(ctx, token)
+	if err != nil {
+		return roundCosts{}, err
+	}
+	defer endLonger()
 	var costs roundCosts
 	var without []float64
 	for range runs {
-		c, err := compare(rounds, 10, bare, sealed)
-		if err != nil {
-			return costs, err
+		for side, ratios := range map[*runner]*[]float64{&with: &costs.with, &longer: &costs.longer} {
+			c, err := compare(rounds, 10, bare, *side)
+			if err != nil {
+				return costs, err
+			}
+			*ratios = append(*ratios, c.ratio)
+			without = append(without, float64(c.floor)/1e3)
 		}
-		costs.ratios = append(costs.ratios, c.ratio)
-		without = append(without, float64(c.floor)/1e3)
 	}
 	costs.without = median(without)
 	return costs, nil
@@ -56,8 +65,7 @@ func serverRounds(ctx context.Context) (roundCosts, error) {
 
 // roundsOf connects a client to a server whose tool asks for input once more whenever it
 // is asked; each round brings the state of the last one.
-func roundsOf(ctx context.Context, middleware ...mcp.Middleware) (round runner, end func(), err error) {
-	state := works()[1].state
+func roundsOf(ctx context.Context, state string, middleware ...mcp.Middleware) (round runner, end func(), err error) {
 	server := mcp.NewServer(&mcp.Implementation{Name: audience, Version: "1"}, nil)
 	server.AddTool(&mcp.Tool{Name: tool, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if got := req.Params.RequestState; got != "" && got != state {
