@@ -60,6 +60,39 @@ func swaps(ctx context.Context) ([]float64, error) {
 	})
 }
 
+// afterMany compares unsealing in a ring that has followed 200 revisions with unsealing in one
+// that is at its first.
+func afterMany(ctx context.Context) ([]float64, error) {
+	payload, err := claims(works()[1].state)
+	if err != nil {
+		return nil, err
+	}
+	var unseal [2]runner
+	for side, revisions := range []int{1, 200} {
+		f, err := newFollowed(ctx, revisions)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.ring.Close() }()
+		for range revisions - 1 {
+			f.at.Add(1)
+			if err := f.ring.Refresh(ctx); err != nil {
+				return nil, err
+			}
+		}
+		token, err := f.ring.Seal(payload)
+		if err != nil {
+			return nil, err
+		}
+		dst := make([]byte, 0, len(token))
+		unseal[side] = each(func() error {
+			_, err := f.ring.AppendUnseal(dst, token)
+			return err
+		})
+	}
+	return paired(unseal[0], unseal[1])
+}
+
 // A followed is a ring with revisions to come.
 type followed struct {
 	ring      *keyring.Ring
