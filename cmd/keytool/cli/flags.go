@@ -42,7 +42,7 @@ func (a *app) commonFlags(root *cobra.Command) {
 func (a *app) checkFlags() error {
 	if o := a.flags.output; o != outputText && o != outputJSON {
 		a.flags.output = outputText
-		return usagef("-o is text or json, not %.40q", o)
+		return usagef("-o is text or json, not %s%s", shown(o), meant(o, outputText, outputJSON))
 	}
 	if a.flags.timeout <= 0 {
 		return usagef("--timeout is a positive duration such as 90s, not %v", a.flags.timeout)

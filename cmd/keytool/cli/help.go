@@ -29,9 +29,9 @@ func (a *app) helpCommand() *cobra.Command {
 		Use:   "help [COMMAND]",
 		Short: "Explains a command",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			about, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 {
-				return usagef("there is no command %.80q; see keytool --help", strings.Join(args, " "))
+			about, rest, _ := cmd.Root().Find(args) // what is not found is the rest
+			if len(rest) > 0 {
+				return unknownCommand(about, rest[0])
 			}
 			about.InitDefaultHelpFlag()
 			a.report = newHelp(about)

@@ -16,7 +16,7 @@ import (
 func (a *app) initCommand() *cobra.Command {
 	var p policyFlags
 	var secretFiles []string
-	var replace bool
+	var keepLineEnd, replace bool
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Writes revision 1 of a keyset",
@@ -44,7 +44,7 @@ restarted.`,
 			if o.TTL <= 0 {
 				return usagef("--ttl is a positive duration such as 10m, not %v", o.TTL)
 			}
-			if o.Secrets, err = readSecrets(secretFiles); err != nil {
+			if o.Secrets, err = readSecrets(secretFiles, keepLineEnd); err != nil {
 				return err
 			}
 			defer func() {
@@ -63,6 +63,7 @@ restarted.`,
 	a.yesFlag(cmd)
 	p.add(cmd, keyset.DefaultPolicy(), defaultTTL)
 	cmd.Flags().StringArrayVar(&secretFiles, "secret-file", nil, "a file with the raw secret of a ring in use; repeatable, the first is the primary")
+	keepLineEndFlag(cmd, &keepLineEnd, "a secret file")
 	cmd.Flags().BoolVar(&replace, "replace", false, "begin a new lineage in the place of a keyset that nobody can open; needs --reason")
 	return cmd
 }
@@ -140,10 +141,16 @@ func (o *opened) vacant(ctx context.Context, replace bool) (after int64, err err
 	return after, o.app.confirm("Replacing the keyset at " + o.place())
 }
 
+// keepLineEndFlag is that of the commands that read what somebody may have written with an
+// editor.
+func keepLineEndFlag(cmd *cobra.Command, keep *bool, of string) {
+	cmd.Flags().BoolVar(keep, "keep-line-end", false, "the line end at the end of "+of+" is part of it; without this such a file is refused")
+}
+
 // readSecrets reads secret files byte for byte.
-func readSecrets(files []string) (secrets [][]byte, err error) {
+func readSecrets(files []string, keepLineEnd bool) (secrets [][]byte, err error) {
 	for _, file := range files {
-		secret, err := readSecret(file)
+		secret, err := readSecret(file, keepLineEnd)
 		if err != nil {
 			for _, s := range secrets {
 				clear(s)
@@ -160,10 +167,10 @@ const (
 	maxSecret = 1024
 )
 
-func readSecret(file string) ([]byte, error) {
+func readSecret(file string, keepLineEnd bool) ([]byte, error) {
 	info, err := os.Stat(file)
 	if err != nil {
-		return nil, err
+		return nil, unnamed("--secret-file", err)
 	}
 	switch {
 	case !info.Mode().IsRegular():
@@ -177,9 +184,9 @@ func readSecret(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if last := len(secret) - 1; last >= 0 && secret[last] == '\n' && isPrintable(secret[:last]) {
+	if last := len(secret) - 1; !keepLineEnd && last >= 0 && secret[last] == '\n' && isPrintable(secret[:last]) {
 		clear(secret)
-		return nil, fmt.Errorf("the secret file %s is text that ends with a line end, which would be part of the secret; if the servers do not have it, write the file without: printf %%s …", file)
+		return nil, fmt.Errorf("the secret file %s is text that ends with a line end: if the servers' secret does not end with it, write the file without, as printf %%s does; if it does, add --keep-line-end", file)
 	}
 	return secret, nil
 }

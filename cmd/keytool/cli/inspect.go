@@ -20,6 +20,7 @@ import (
 // inspectFlags are the flags of inspect.
 type inspectFlags struct {
 	unseal, showState       bool
+	keepLineEnd             bool
 	secretFiles             []string
 	principalFile, audience string
 	at                      string
@@ -64,6 +65,7 @@ It exits 4 if the token is invalid. State is shown with --show-state only.`,
 	fl := cmd.Flags()
 	fl.BoolVar(&f.unseal, "unseal", false, "open the token with the keys of the keyset")
 	fl.StringArrayVar(&f.secretFiles, "secret-file", nil, "a file with a raw secret, byte for byte; repeatable, the first one first")
+	keepLineEndFlag(cmd, &f.keepLineEnd, "a secret or principal file")
 	fl.StringVar(&f.audience, "audience", "", "the audience of the service")
 	fl.StringVar(&f.principalFile, "principal-file", "", `a file with the principal, or {"client_id":…,"iss":…,"sub":…} for OAuth`)
 	fl.StringVar(&f.at, "at", "", "the time of the check, RFC 3339 (default now)")
@@ -160,7 +162,7 @@ func (a *app) inspect(ctx context.Context, audienced bool, name string, f *inspe
 			return usagef("--at is a time such as 2006-01-02T15:04:05Z")
 		}
 	}
-	if i.principal, err = readPrincipal(f.principalFile); err != nil {
+	if i.principal, err = readPrincipal(f.principalFile, f.keepLineEnd); err != nil {
 		return err
 	}
 	if err := a.inspectKeys(ctx, i, f); err != nil {
@@ -193,7 +195,7 @@ func (a *app) inspectKeys(ctx context.Context, i *inspection, f *inspectFlags) e
 	case len(f.secretFiles) > 0 && f.unseal:
 		return usagef("--secret-file and --unseal are two ways to open a token: choose one")
 	case len(f.secretFiles) > 0:
-		if err := i.secrets(f.secretFiles); err != nil {
+		if err := i.secrets(f.secretFiles, f.keepLineEnd); err != nil {
 			return err
 		}
 	case f.unseal:
@@ -214,8 +216,8 @@ func (a *app) inspectKeys(ctx context.Context, i *inspection, f *inspectFlags) e
 }
 
 // secrets makes a ring of secret files, the first one first.
-func (i *inspection) secrets(files []string) error {
-	secrets, err := readSecrets(files)
+func (i *inspection) secrets(files []string, keepLineEnd bool) error {
+	secrets, err := readSecrets(files, keepLineEnd)
 	if err != nil {
 		return err
 	}
@@ -457,13 +459,13 @@ func (i *inspection) nextUnknown(t *tokenReport) string {
 const maxPrincipal = 64 << 10
 
 // readPrincipal reads a principal as a server would bind it.
-func readPrincipal(file string) (*binding.Principal, error) {
+func readPrincipal(file string, keepLineEnd bool) (*binding.Principal, error) {
 	if file == "" {
 		return nil, nil //nolint:nilnil // no file, no principal
 	}
 	text, err := readLimited(file, maxPrincipal)
 	if err != nil {
-		return nil, err
+		return nil, unnamed("--principal-file", err)
 	}
 	var oauth struct {
 		ClientID string  `json:"client_id"`
@@ -474,8 +476,8 @@ func readPrincipal(file string) (*binding.Principal, error) {
 	switch {
 	case len(text) > 0 && text[0] == '{' && json.Unmarshal(text, &oauth) == nil && oauth.ClientID != "":
 		p = binding.OAuthPrincipal(oauth.ClientID, oauth.Issuer, oauth.Subject)
-	case len(text) > 0 && text[len(text)-1] == '\n':
-		return nil, usagef("the principal file %s ends with a line end, which would be part of the principal: write it without", file)
+	case !keepLineEnd && len(text) > 0 && text[len(text)-1] == '\n':
+		return nil, usagef("the principal file %s ends with a line end: if the principal does not end with it, write the file without, as printf %%s does; if it does, add --keep-line-end", file)
 	}
 	return &p, nil
 }

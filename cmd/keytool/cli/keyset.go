@@ -134,7 +134,7 @@ func (o *opened) load(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", o.place(), err)
 	}
 	if doc.Name != o.app.flags.name {
-		return usagef("the keyset at %s is %s, and --name is %.80q: correct one of the two", o.place(), doc.Name, o.app.flags.name)
+		return usagef("the keyset at %s is %s, and --name is %s: correct one of the two", o.place(), doc.Name, shown(o.app.flags.name))
 	}
 	if o.auth == nil || o.auth.ID() != doc.Auth.ID {
 		if err := o.openAuth(ctx, doc); err != nil {

@@ -54,7 +54,7 @@ func (p *policyFlags) apply(cmd *cobra.Command, ttl time.Duration, policy keyset
 	if set("proof") {
 		policy.Proof = keyset.Proof(p.proof)
 		if policy.Proof != keyset.ProofReports && policy.Proof != keyset.ProofSettle {
-			return 0, policy, usagef("--proof is reports or settle, not %.40q", p.proof)
+			return 0, policy, usagef("--proof is reports or settle, not %s%s", shown(p.proof), meant(p.proof, string(keyset.ProofReports), string(keyset.ProofSettle)))
 		}
 	}
 	return ttl, policy, nil

@@ -89,7 +89,7 @@ var kidPattern = regexp.MustCompile(`^[0-9a-f]{8}$`)
 
 func checkKID(kid string) error {
 	if !kidPattern.MatchString(kid) {
-		return usagef("a key id is 8 hex digits in lower case, as keytool status shows them, not %.40q", kid)
+		return usagef("a key id is 8 hex digits in lower case, as keytool status shows them, not %s", shown(kid))
 	}
 	return nil
 }

@@ -50,7 +50,10 @@ func Run(ctx context.Context, s System, args ...string) int {
 	a.flags.output = outputOf(args)
 	root := a.root() //nolint:contextcheck // each command gets ctx from ExecuteContext
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	err := checkArguments(args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if ctx.Err() != nil && err != nil && exitOf(err) != conflict {
 		err = &exitError{code: interrupted, err: fmt.Errorf("interrupted: %w", err)}
 	}
@@ -140,9 +143,7 @@ no; 5 another writer was first; 6 blocked, the culprit is printed; 130 interrupt
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout) // for what a shell asks when it completes; all else is a report
 	root.SetErr(a.Stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%v; see %s --help", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { a.report = newHelp(cmd) })
 	root.SetHelpCommand(a.helpCommand())
 	a.commonFlags(root)
@@ -162,16 +163,6 @@ func (a *app) needsCommand(cmd *cobra.Command, _ []string) error {
 		a.note("%s", painted(newHelp(cmd).Help))
 	}
 	return usagef("%s needs a command behind it", cmd.CommandPath())
-}
-
-// usageArgs makes a wrong number of arguments a usage error.
-func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usagef("%v; see %s --help", err, cmd.CommandPath())
-		}
-		return nil
-	}
 }
 
 // actor returns who makes a change.

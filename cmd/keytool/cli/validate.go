@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -97,8 +98,10 @@ func readLimited(name string, limit int64) ([]byte, error) {
 // somebody has put in its place: an error shows none of it.
 func mayBeInput(name string) bool {
 	const longName = 255 // more than file systems allow
-	return strings.HasPrefix(name, "v1.") || strings.ContainsAny(name, "{\"\n") || len(filepath.Base(name)) > longName
+	return aToken.MatchString(name) || strings.ContainsAny(name, "{\"\n") || len(filepath.Base(name)) > longName
 }
+
+var aToken = regexp.MustCompile(`^(?:v1e?|rs[12])\.`)
 
 func readAll(in io.Reader, name string, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(in, limit+1))

@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// What somebody has mistyped is answered with what may have been meant. A token or a secret
+// that stands in the wrong place is in the shell's history already, and must not get from
+// there into the log of whoever reads standard error.
+
+// Tokens, of this and of other SDKs: one that stands for itself, as short as a part of one,
+// and a whole one that stands inside of something.
+var (
+	tokenAlone  = regexp.MustCompile(`^(?:v1e?|rs[12])\.[A-Za-z0-9_-]{12,}(?:\.[A-Za-z0-9_-]{12,})*$`)
+	tokenInside = regexp.MustCompile(`(?:v1e?|rs[12])\.[A-Za-z0-9_-]{32,}`)
+)
+
+// checkArguments refuses a command line that has a token in it, before anything can repeat
+// it. A word in small letters, or the name of a file that is there, is none.
+func checkArguments(args []string) error {
+	for n, arg := range args {
+		value := strings.TrimLeft(arg, "-")
+		if _, behind, ok := strings.Cut(value, "="); ok && value != arg {
+			value = behind
+		}
+		alone := tokenAlone.MatchString(value) && strings.ToLower(value) != value
+		if !alone && !tokenInside.MatchString(value) && !strings.Contains(value, `"requestState"`) {
+			continue
+		}
+		if _, err := os.Stat(value); err == nil {
+			continue
+		}
+		return usagef("argument %d looks like a token, and is not shown: keytool takes a token from a file or from standard input, as in keytool inspect -; the name of a file is written as ./NAME", n+1)
+	}
+	return nil
+}
+
+// mayBeSecret reports whether what was typed may be a token or a secret: an error shows
+// nothing of it. Secrets are at least minSecret bytes, and nothing that is mistyped in its
+// place is as long.
+func mayBeSecret(text string) bool {
+	return len(text) >= minSecret || mayBeInput(text)
+}
+
+// shown quotes what was typed, for an error.
+func shown(text string) string {
+	if mayBeSecret(text) {
+		return `"…" (not shown, as it may be a secret)`
+	}
+	return strconv.Quote(text)
+}
+
+// unnamed is the error of a file that a flag names, without its name if no file of that
+// name is there: it may be what should be in the file.
+func unnamed(flag string, err error) error {
+	var path *fs.PathError
+	if !errors.As(err, &path) || errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return fmt.Errorf("%s takes the name of a file: %w (what stands there is not shown, as it may be a secret)", flag, path.Err)
+}
+
+// meant returns a question to put behind what was typed, if there are names that it may
+// stand for, or "".
+func meant(typed string, names ...string) string {
+	word := strings.TrimLeft(typed, "-")
+	if word == "" || mayBeSecret(word) {
+		return ""
+	}
+	// The library knows how far two words are apart, for the names of commands.
+	all := &cobra.Command{SuggestionsMinimumDistance: 2}
+	if len(word) < len("new") {
+		all.SuggestionsMinimumDistance = 1
+	}
+	for _, name := range names {
+		all.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+	}
+	close := all.SuggestionsFor(typed)
+	if len(close) == 0 {
+		return ""
+	}
+	return " (did you mean " + either(close) + "?)"
+}
+
+// either writes things of which one is meant.
+func either(all []string) string {
+	if len(all) < 2 {
+		return strings.Join(all, "")
+	}
+	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
+}
+
+// unknownCommand is the error of a word where the name of a command belongs.
+func unknownCommand(cmd *cobra.Command, typed string) error {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return usagef("unknown command %s for %q%s; see %s --help", shown(typed), cmd.CommandPath(), meant(typed, names...), cmd.CommandPath())
+}
+
+// usageArgs makes a wrong number of arguments, and a wrong one, a usage error.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if check(cmd, args) == nil {
+			return nil
+		}
+		_, takes, _ := strings.Cut(cmd.Use, " ")
+		switch {
+		case cmd.HasAvailableSubCommands() && len(args) > 0:
+			return unknownCommand(cmd, args[0])
+		case takes == "":
+			return usagef("%s takes no argument, and %s is one; see %s --help", cmd.CommandPath(), shown(args[0]), cmd.CommandPath())
+		case len(cmd.ValidArgs) > 0 && len(args) == 1:
+			return usagef("%s takes one of %s, not %s%s; see %s --help", cmd.CommandPath(), strings.Join(cmd.ValidArgs, ", "), shown(args[0]), meant(args[0], cmd.ValidArgs...), cmd.CommandPath())
+		default:
+			return usagef("it is %s, and %s given; see %s --help", cmd.UseLine(), given(len(args)), cmd.CommandPath())
+		}
+	}
+}
+
+func given(n int) string {
+	switch n {
+	case 0:
+		return "no argument was"
+	case 1:
+		return "1 argument was"
+	default:
+		return strconv.Itoa(n) + " arguments were"
+	}
+}
+
+// flagError says what is wrong with a flag.
+func flagError(cmd *cobra.Command, err error) error {
+	see := cmd.CommandPath() + " --help"
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		if letters := unknown.GetSpecifiedShortnames(); letters != "" {
+			return usagef("unknown flag: -%.1s; see %s", unknown.GetSpecifiedName(), see)
+		}
+		return unknownFlag(cmd, unknown.GetSpecifiedName())
+	}
+	var value *pflag.InvalidValueError
+	if errors.As(err, &value) {
+		return usagef("--%s is %s, not %s%s; see %s", value.GetFlag().Name, kindOf(value.GetFlag()), shown(value.GetValue()), inHours(value), see)
+	}
+	var missing *pflag.ValueRequiredError
+	if errors.As(err, &missing) {
+		return usagef("--%s needs a value behind it; see %s", missing.GetFlag().Name, see)
+	}
+	return usagef("a flag is --NAME or --NAME=VALUE; see %s", see)
+}
+
+func unknownFlag(cmd *cobra.Command, typed string) error {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	name := "--" + typed
+	if mayBeSecret(typed) {
+		name = shown(typed)
+	}
+	return usagef("unknown flag: %s%s; see %s --help", name, meant("--"+typed, names...), cmd.CommandPath())
+}
+
+// kindOf says what the value of a flag is.
+func kindOf(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "duration":
+		return "a duration such as 90s, 10m or 720h"
+	case "int":
+		return "a number"
+	case "bool":
+		return "true or false"
+	default:
+		return "something else" // no flag of another kind refuses a value
+	}
+}
+
+var days = regexp.MustCompile(`^[0-9]{1,4}d$`)
+
+// inHours is the remedy for a duration in days, which keytool prints and Go does not read.
+func inHours(e *pflag.InvalidValueError) string {
+	if e.GetFlag().Value.Type() != "duration" || !days.MatchString(e.GetValue()) {
+		return ""
+	}
+	n, _ := strconv.Atoi(strings.TrimSuffix(e.GetValue(), "d")) // digits
+	return fmt.Sprintf(": days are written in hours, %dh", n*24)
+}
