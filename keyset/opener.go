@@ -58,11 +58,11 @@ func (o Openers) Open(ctx context.Context, uris ...string) (Services, error) {
 	named := make([][]string, len(o))
 	for i, uri := range uris {
 		if blank(uri) {
-			return nil, fmt.Errorf("%w: key service %d of %d is empty: give its URI, or leave it out; %s", ErrConfig, i, len(uris), o.known())
+			return nil, fmt.Errorf("%w: key service %d of %d is empty: give its URI, or leave it out; %s", ErrConfig, i+1, len(uris), o.known())
 		}
 		scheme, _, ok := strings.Cut(uri, "://")
 		if !ok {
-			return nil, fmt.Errorf("%w: key service %d is not given as SCHEME://…; %s", ErrConfig, i, o.known())
+			return nil, fmt.Errorf("%w: key service %d is not given as SCHEME://…; %s", ErrConfig, i+1, o.known())
 		}
 		at := slices.IndexFunc(o, func(opener Opener) bool {
 			return slices.Contains(opener.Schemes, strings.ToLower(scheme)) // RFC 3986, section 3.1

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"github.com/echoseal/echoseal/codec/localkek"
@@ -9,12 +11,18 @@ import (
 type kekReport struct {
 	Path    string `json:"path"`
 	Service string `json:"service"`
+
+	second bool // another key service is configured
 }
 
 func (r *kekReport) text(p *printer) {
 	p.linef("%s  a new key file, readable by you alone: %s", p.paint(green, "DONE"), r.Path)
 	p.linef("  it is   %s", r.Service)
-	p.linef("  then    export ECHOSEAL_KEY_SERVICES=localkek://%s   and keytool init", r.Path)
+	if r.second {
+		p.linef("  then    keytool rewrap --add localkek://%s   to move a keyset to it, or have it wrapped by both", r.Path)
+	} else {
+		p.linef("  then    export ECHOSEAL_KEY_SERVICES=localkek://%s   and keytool init", r.Path)
+	}
 	p.linef("  keep    a copy in a safe place: without it nobody can open what it wraps")
 }
 
@@ -39,7 +47,8 @@ func (a *app) kekCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a.report = &kekReport{Path: path, Service: service}
+			a.settings()
+			a.report = &kekReport{Path: path, Service: service, second: len(a.flags.keyServices) > 0 && !slices.Contains(a.flags.keyServices, "localkek://"+path)}
 			return nil
 		},
 	})

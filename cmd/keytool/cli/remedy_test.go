@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/echoseal/echoseal/keyset"
 )
 
 // Whatever keytool says is to be typed is taken as it is typed: every command in its texts
@@ -39,6 +42,14 @@ func TestRemediesAreAccepted(t *testing.T) {
 			t.Fatalf("%s: %d %s", args, code, out)
 		}
 	}
+	text, err := os.ReadFile(env["ECHOSEAL_STORE"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := keyset.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
 	commands := make(map[string][]string) // what is run, by what is printed
 	for _, file := range append(sources(t, "*.go"), sources(t, filepath.Join("..", "..", "..", "rotation", "text.go"))...) {
 		for _, text := range literals(t, file) {
@@ -49,11 +60,18 @@ func TestRemediesAreAccepted(t *testing.T) {
 		t.Fatalf("only %d commands: %q", len(commands), slices.Collect(maps.Keys(commands)))
 	}
 	for printed, args := range commands {
+		for i, arg := range args {
+			if arg == exampleKID { // a key that is there
+				args[i] = doc.Primary().KID
+			}
+		}
 		if code, out := run(args...); code == usage {
 			t.Errorf("%s\nrun as %q is not accepted: %s", printed, args, out)
 		}
 	}
 }
+
+const exampleKID = "4c11d0e2"
 
 func sources(t *testing.T, pattern string) []string {
 	t.Helper()
@@ -182,7 +200,7 @@ func arguments(t *testing.T, cmd *cobra.Command, words []string, dir, uri string
 		case name == "peer":
 			return "python-a"
 		case name == "replace" || name == "clean":
-			return "4c11d0e2"
+			return exampleKID
 		case name == "add" || name == "drop" || name == "key-service":
 			return uri
 		default:

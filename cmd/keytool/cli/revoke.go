@@ -172,7 +172,10 @@ func (o *opened) planRevocation(kids []string, flags revokeFlags, obs *fleet.Obs
 	for _, kid := range uniq(kids) {
 		switch k := d.Key(kid); {
 		case k == nil:
-			return nil, fmt.Errorf("the keyset %s has no key %s, so no server accepts it; keytool status shows its keys", d.Name, kid)
+			if err := o.had(kid); err != nil {
+				return nil, err
+			}
+			return nil, fmt.Errorf("%s, so no server of the keyset %s accepts it", whereabouts(d, kid), d.Name)
 		case k.State == keyset.Revoked:
 			p.already = append(p.already, kid)
 		default:

@@ -142,6 +142,9 @@ func (r *rotating) turn(ctx context.Context, cmd *cobra.Command) (turn, error) {
 	if _, err := r.store(); err != nil {
 		return turn{}, err
 	}
+	if err := r.had(r.flags.replace); err != nil {
+		return turn{}, err
+	}
 	if err := r.ask(cmd); err != nil {
 		return turn{}, err
 	}
@@ -157,6 +160,36 @@ func (r *rotating) turn(ctx context.Context, cmd *cobra.Command) (turn, error) {
 	j := judge{r.doc, &obs, r.app.Now()}
 	r.show(j, step)
 	return r.waiting(j, step), nil
+}
+
+// had is the error of a key id that the keyset neither has nor, as far as its history goes,
+// had: whoever mistypes one must not be told that the key is gone.
+func (o *opened) had(kid string) error {
+	d := o.doc
+	if kid == "" || d.Key(kid) != nil || slices.ContainsFunc(d.History, func(e keyset.Event) bool { return e.KID == kid }) {
+		return nil
+	}
+	var kids []string
+	for _, k := range d.Keys {
+		if k.Unseals() {
+			kids = append(kids, k.KID+" ("+string(k.State)+")")
+		}
+	}
+	return usagef("the keyset %s has no key %s, and its history knows of none; it has %s", d.Name, kid, list(kids))
+}
+
+// whereabouts says what has become of a key that was once primary.
+func whereabouts(d *keyset.Document, kid string) string {
+	if k := d.Key(kid); k != nil && k.State != keyset.Revoked {
+		return kid + " is " + string(k.State)
+	}
+	words := map[string]string{"retire": "retired", "abort": "aborted", "revoke": "revoked"}
+	for _, e := range slices.Backward(d.History) {
+		if e.KID == kid && words[e.Action] != "" {
+			return kid + " was " + words[e.Action] + " " + formatTime(e.At)
+		}
+	}
+	return kid + " is not primary"
 }
 
 // made reports whether this run has made a key. A rotation of it is the next run's: where
@@ -202,7 +235,7 @@ func (r *rotating) show(j judge, step rotation.Step) {
 	case step.Kind == rotation.Done:
 		r.report.Summary = j.nothingDue()
 		if kid := r.flags.replace; kid != "" {
-			r.report.Summary = fmt.Sprintf("%s is not primary, and nothing is unfinished; %s", kid, r.report.Summary)
+			r.report.Summary = whereabouts(r.doc, kid) + ", and nothing is unfinished; " + r.report.Summary
 		} else {
 			r.report.Then = fmt.Sprintf("to rotate now: keytool rotate --replace %s --wait", step.KID)
 		}
