@@ -84,11 +84,11 @@ func meant(typed string, names ...string) string {
 	for _, name := range names {
 		all.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
-	close := all.SuggestionsFor(typed)
-	if len(close) == 0 {
+	near := all.SuggestionsFor(typed)
+	if len(near) == 0 {
 		return ""
 	}
-	return " (did you mean " + either(close) + "?)"
+	return " (did you mean " + either(near) + "?)"
 }
 
 // either writes things of which one is meant.
