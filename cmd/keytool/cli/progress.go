@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -10,25 +12,39 @@ import (
 // A progress shows how a long wait goes: a line for each change and, on a terminal, a
 // bar with the time left.
 type progress struct {
-	app  *app
-	said string // what the last line was about
-	bar  *progressbar.ProgressBar
-	from time.Time
-	to   time.Time
+	app      *app
+	said     string   // what the last line was about
+	culprits []string // that the last turn had
+	bar      *progressbar.ProgressBar
+	from     time.Time
+	to       time.Time
 }
 
 func (a *app) newProgress() *progress { return &progress{app: a} }
 
-// say tells of a change, once: about is the same as long as there is nothing new. An empty
-// line is none.
-func (p *progress) say(about, line string) {
-	if about == p.said || line == "" {
+// say tells of a change, once: about is the same as long as there is nothing new, and of
+// the culprits below a line only those are told that the turn before did not have. An
+// empty line is none.
+func (p *progress) say(about, line string, culprits ...string) {
+	var fresh []string
+	for _, c := range culprits {
+		if !slices.Contains(p.culprits, c) {
+			fresh = append(fresh, c)
+		}
+	}
+	p.culprits = culprits
+	if line == "" || about == p.said && len(fresh) == 0 {
 		return
 	}
 	p.said = about
 	p.clear()
 	// Rounded up, as what is not before a time: the line of that time is not before it.
 	p.app.note("%s %s", ceil(p.app.Now()).Format("15:04:05Z"), line)
+	for _, c := range fresh {
+		for l := range strings.SplitSeq(c, "\n") {
+			p.app.note("%s", l)
+		}
+	}
 }
 
 // frame is how often the bar is drawn.

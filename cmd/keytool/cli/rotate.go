@@ -382,10 +382,10 @@ func (r *rotating) waiting(j judge, step rotation.Step) turn {
 	return t
 }
 
-// maxCulprits is how many culprits a line names; faults come first. keytool status has all.
+// maxCulprits is how many culprits a turn names; faults come first. keytool status has all.
 const maxCulprits = 3
 
-// tell adds to a line what is waited for.
+// tell adds to a headline what is waited for, and below it a line for each culprit.
 func (t *turn) tell(j judge, step rotation.Step) {
 	if step.Kind == rotation.Blocked {
 		t.code = blocked
@@ -402,13 +402,14 @@ func (t *turn) tell(j judge, step rotation.Step) {
 			continue
 		}
 		out := j.reason(r, step.Kind)
-		t.line += "; " + out.change
+		culprit := "  " + out.change
 		if out.Fix != "" {
-			t.line += " (" + out.Fix + ")"
+			culprit += "\n    fix  " + out.Fix
 		}
+		t.culprits = append(t.culprits, culprit)
 	}
 	if more > 0 {
-		t.line += fmt.Sprintf("; and %d more, see keytool status", more)
+		t.culprits = append(t.culprits, fmt.Sprintf("  and %d more, see keytool status", more))
 	}
 	if !step.NotBefore.IsZero() {
 		t.line += "; not before " + clock(step.NotBefore, j.now)

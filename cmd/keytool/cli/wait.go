@@ -14,6 +14,7 @@ import (
 // A turn is one look at the keyset and the fleet, and what came of it.
 type turn struct {
 	about, line string    // for the log of a long wait, see progress.say
+	culprits    []string  // what stands in the way, for the lines below that
 	finished    bool      // nothing is left to wait for
 	again       bool      // something was changed: look again at once
 	hopeless    bool      // nothing can change while this process runs
@@ -40,7 +41,7 @@ func (a *app) wait(cmd *cobra.Command, take func(ctx context.Context) (turn, err
 		case err != nil:
 			t = turn{about: err.Error(), line: fmt.Sprintf("trying again: %v", err), pause: retryPause, code: failed}
 		}
-		p.say(t.about, t.line)
+		p.say(t.about, t.line, t.culprits...)
 		switch {
 		case t.finished:
 			return nil
