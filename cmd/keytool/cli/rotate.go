@@ -376,7 +376,7 @@ func (r *rotating) waiting(j judge, step rotation.Step) turn {
 		t.line = "3/3 retiring " + step.KID
 	}
 	t.tell(j, step)
-	if r.lastStep() == rotation.Drain && t.line == fmt.Sprintf("3/3 retiring %s; not before %s", step.KID, clock(step.NotBefore, j.now)) {
+	if r.lastStep() == rotation.Drain && len(t.culprits) == 0 && t.line == fmt.Sprintf("3/3 retiring %s; not before %s", step.KID, clock(step.NotBefore, j.now)) {
 		t.line = "" // the line of the drain has said it
 	}
 	return t
