@@ -63,8 +63,8 @@
 // was deleted is an error that tells how to take it back, for reading and for writing:
 // no keyset is begun anew because somebody has deleted the old one. What is deleted in
 // the moment between the reading that [Store.Save] begins with and its writing is
-// written over, since KV cannot tell. Once a secret is removed with its metadata,
-// versions count from 1 again.
+// written over, since KV cannot tell; and so is a secret that in this moment is removed
+// with its metadata and made anew, if it comes to the same number.
 //
 // A server with raft storage takes 1 MiB at once, with what JSON and encryption add to
 // the document, unless its max_entry_size is raised.

@@ -70,11 +70,11 @@ func ExampleStore() {
 	fmt.Println(version, err)
 	version, err = store.Save(ctx, []byte(`{"revision":2}`), version)
 	fmt.Println(version, err)
-	_, err = store.Save(ctx, []byte(`{"revision":2}`), "1")
+	_, err = store.Save(ctx, []byte(`{"revision":2}`), "1@2026-12-02T03:00:00.123456789Z")
 	fmt.Println(err)
 	// Output:
-	// 1 <nil>
-	// 2 <nil>
+	// 1@2026-12-02T03:00:00.123456789Z <nil>
+	// 2@2026-12-02T03:00:00.123456789Z <nil>
 	// hashivault-kv:///echoseal/orders?mount=secret: another writer was first
 }
 

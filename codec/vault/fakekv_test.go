@@ -1,6 +1,7 @@
 package vault_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -27,6 +28,11 @@ func splitKV(path string) (mount, rest string) {
 	return "", path
 }
 
+const fakeCreated = "2026-12-02T03:00:00.123456789Z"
+
+// fakeNumber returns a version as the store has it.
+func fakeNumber(number int) string { return fmt.Sprintf("%d@%s", number, fakeCreated) }
+
 // A fakeSecret has versions; the number of one is its index plus 1.
 type fakeSecret struct {
 	versions []fakeVersion
@@ -34,13 +40,14 @@ type fakeSecret struct {
 }
 
 type fakeVersion struct {
+	created   string // fakeCreated if it is empty
 	data      map[string]any
 	deleted   string // when
 	destroyed bool
 }
 
 func (v fakeVersion) metadata(number int) map[string]any {
-	return map[string]any{"created_time": "2026-12-02T03:00:00Z", "custom_metadata": nil, "deletion_time": v.deleted, "destroyed": v.destroyed, "version": number}
+	return map[string]any{"created_time": cmp.Or(v.created, fakeCreated), "custom_metadata": nil, "deletion_time": v.deleted, "destroyed": v.destroyed, "version": number}
 }
 
 // serveKV answers as KV does, in version 1 and 2, as far as the store calls it.

@@ -2,6 +2,7 @@ package vault
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -30,8 +31,13 @@ func (s *Service) String() string {
 
 // settingsOf tells how somebody's client reaches the server.
 func settingsOf(c *api.Client) []setting {
+	address := c.Address()
+	if u, err := url.Parse(address); err == nil { // it may have a user and a password
+		u.User, u.RawQuery, u.Fragment = nil, "", ""
+		address = u.String()
+	}
 	return []setting{
-		{name: "address", value: c.Address(), source: "the client"},
+		{name: "address", value: address, source: "the client"},
 		{name: "namespace", value: c.Namespace(), source: "the client"},
 		{name: "token", source: "the client"},
 	}

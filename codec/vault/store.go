@@ -121,7 +121,8 @@ func (s *Store) Settings() []string { return describeSettings(s.settings) }
 // dataPath returns the path of the document in the API, which policies name too.
 func (s *Store) dataPath() string { return s.mount + "/data/" + s.path }
 
-// Load returns the document and the number of its version.
+// Load returns the document and, as its version, NUMBER@CREATED as KV has them, since a
+// secret that was removed with its metadata and made anew counts from 1 again.
 //
 // The error is [keyset.ErrNotExist] where the secret has no version at all. A secret
 // whose newest version was deleted or destroyed is another error, which tells how to
@@ -171,9 +172,10 @@ func (s *Store) conflict() error { return fmt.Errorf("%s: %w", s, keyset.ErrConf
 
 // A secretVersion is one version of a secret.
 type secretVersion struct {
-	number int64
-	doc    string
-	others int // fields beside the document
+	number  int64
+	created string
+	doc     string
+	others  int // fields beside the document
 }
 
 // version returns the version as the interface has it, "" for none.
@@ -181,7 +183,7 @@ func (v *secretVersion) version() string {
 	if v == nil {
 		return ""
 	}
-	return strconv.FormatInt(v.number, 10)
+	return strconv.FormatInt(v.number, 10) + "@" + v.created
 }
 
 // A secretAnswer is that of reading a secret.
@@ -195,6 +197,7 @@ type secretAnswer struct {
 // A metadata is what is told of a version.
 type metadata struct {
 	Version   int64  `json:"version"`
+	Created   string `json:"created_time"`
 	Deletion  string `json:"deletion_time"`
 	Destroyed bool   `json:"destroyed"`
 }
@@ -229,7 +232,7 @@ func (s *Store) read(ctx context.Context) (*secretVersion, error) {
 		return nil, s.gone(meta)
 	}
 	raw, ok := secret.Data.Data[field]
-	found := &secretVersion{number: meta.Version, others: len(secret.Data.Data) - 1}
+	found := &secretVersion{number: meta.Version, created: meta.Created, others: len(secret.Data.Data) - 1}
 	if !ok || raw[0] != '"' || json.Unmarshal(raw, &found.doc) != nil {
 		return nil, fmt.Errorf("%s: version %d of the secret has no text in the field %s: it is another secret, or was written by hand: put the document there as a text, with %s kv put -mount=%s %s %[3]s=@FILE",
 			s, meta.Version, field, tool, s.mount, s.path)
@@ -321,8 +324,9 @@ func (s *Store) write(ctx context.Context, doc []byte, old *secretVersion) (newV
 		err = unusable(failedAnswer, "version %d is written in the place of %d", written.Data.Version, cas)
 	}
 	if isConflict(err) {
-		// Deleted between reading and writing, or replaced.
-		if _, err := s.read(ctx); err != nil {
+		// Replaced between reading and writing, by what may have been deleted since.
+		var failed storeError // which tells nothing of what is there
+		if _, err := s.read(ctx); err != nil && !errors.As(err, &failed) {
 			return "", err
 		}
 		return "", s.conflict()
@@ -330,7 +334,7 @@ func (s *Store) write(ctx context.Context, doc []byte, old *secretVersion) (newV
 	if err != nil {
 		return "", s.fail(operation, err)
 	}
-	return (&secretVersion{number: written.Data.Version}).version(), nil
+	return (&secretVersion{number: written.Data.Version, created: written.Data.Created}).version(), nil
 }
 
 // isConflict reports whether the server has compared the version, and found another.

@@ -86,7 +86,7 @@ func TestStoreRequests(t *testing.T) {
 		t.Errorf("Load: %v", err)
 	}
 	first := saves(t, s, "one", "")
-	if second := saves(t, s, "two", first); first != "1" || second != "2" {
+	if second := saves(t, s, "two", first); first != fakeNumber(1) || second != fakeNumber(2) {
 		t.Errorf("the versions are %q and %q, which are not those of KV", first, second)
 	}
 	var calls []string
@@ -118,7 +118,7 @@ func TestStoreDeleted(t *testing.T) {
 		}
 		_, _, err := s.Load(t.Context())
 		tells(t, err, words...)
-		for _, version := range []string{"", "1", "2"} {
+		for _, version := range []string{"", fakeNumber(1), fakeNumber(2)} {
 			_, err := s.Save(t.Context(), []byte("three"), version)
 			tells(t, err, words...)
 		}
@@ -159,6 +159,42 @@ func TestStoreDeletedMeanwhile(t *testing.T) {
 	}
 }
 
+// What was made anew in the place of a secret has the same number, and is another one.
+func TestStoreMadeAnew(t *testing.T) {
+	f := startFake(t)
+	s := newStore(t, f, "fleet")
+	version := saves(t, s, "one", "")
+	f.locked(func() {
+		f.kv["secret/fleet"] = &fakeSecret{versions: []fakeVersion{{created: "2026-12-02T03:00:00.2Z", data: map[string]any{"keyset": "anew"}}}}
+	})
+	if _, err := s.Save(t.Context(), []byte("two"), version); !errors.Is(err, keyset.ErrConflict) {
+		t.Errorf("the error is %v", err)
+	}
+	holds(t, s, "anew", "1@2026-12-02T03:00:00.2Z")
+}
+
+// That another writer was first is known, also if no more can be read then.
+func TestStoreConflictWithoutReading(t *testing.T) {
+	f := startFake(t)
+	s := newStore(t, f, "fleet")
+	version := saves(t, s, "one", "")
+	reads := 0
+	f.fail(&fault{calls: -1, handle: func(w http.ResponseWriter, r fakeRequest) {
+		if r.method == http.MethodGet {
+			if reads++; reads == 1 {
+				f.locked(func() { f.serveKV(w, r, nil) })
+				return
+			}
+			refuse(w, http.StatusForbidden, "permission denied")
+			return
+		}
+		refuse(w, http.StatusBadRequest, "check-and-set parameter did not match the current version")
+	}})
+	if _, err := s.Save(t.Context(), []byte("two"), version); !errors.Is(err, keyset.ErrConflict) || reads < 2 {
+		t.Errorf("after %d reads the error is %v", reads, err)
+	}
+}
+
 func TestStoreEngines(t *testing.T) {
 	f := startFake(t)
 	f.kv["kv1/data/written"] = &fakeSecret{raw: []byte(`{"keyset":"one"}`)}
@@ -172,7 +208,7 @@ func TestStoreEngines(t *testing.T) {
 		before := len(f.kv)
 		_, _, err := s.Load(t.Context())
 		tells(t, err, append(words, s.String())...)
-		for _, version := range []string{"", "1"} {
+		for _, version := range []string{"", fakeNumber(1)} {
 			if _, err := s.Save(t.Context(), []byte("one"), version); version == "" {
 				tells(t, err, words...)
 			} else if err == nil {
@@ -200,15 +236,15 @@ func TestStoreOtherSecrets(t *testing.T) {
 		put(data)
 		_, _, err := s.Load(t.Context())
 		tells(t, err, "no text in the field keyset", "bao kv put -mount=secret fleet keyset=@FILE")
-		_, err = s.Save(t.Context(), []byte("two"), "1")
+		_, err = s.Save(t.Context(), []byte("two"), fakeNumber(1))
 		tells(t, err, "no text in the field keyset")
 	}
 	put(map[string]any{"keyset": "one", "note": "of the operator"})
-	holds(t, s, "one", "1")
-	_, err := s.Save(t.Context(), []byte("two"), "1")
+	holds(t, s, "one", fakeNumber(1))
+	_, err := s.Save(t.Context(), []byte("two"), fakeNumber(1))
 	tells(t, err, "1 fields beside keyset, which would be lost")
 	for _, doc := range []string{"\xff", strings.Repeat("x", keyset.MaxBytes+1)} {
-		_, err = s.Save(t.Context(), []byte(doc), "1")
+		_, err = s.Save(t.Context(), []byte(doc), fakeNumber(1))
 		tells(t, err, "too large, or no UTF-8")
 	}
 }
@@ -263,7 +299,7 @@ func TestStoreRetries(t *testing.T) {
 			}})
 			newVersion, err := s.Save(t.Context(), []byte("two"), version)
 			if c.repeats {
-				if err != nil || newVersion != "2" || writes != 3 {
+				if err != nil || newVersion != fakeNumber(2) || writes != 3 {
 					t.Errorf("version %q after %d writes, %v", newVersion, writes, err)
 				}
 				return
@@ -300,7 +336,7 @@ func TestStoreLostAnswer(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	f.fail(nil)
-	holds(t, s, "two", "2")
+	holds(t, s, "two", fakeNumber(2))
 }
 
 func TestStoreAnswers(t *testing.T) {
@@ -328,11 +364,11 @@ func TestStoreAnswers(t *testing.T) {
 		if doc != nil || version != "" || !errors.Is(err, c.kind) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%.60s: %q, %q, %v; want %s", c.fault.raw, doc, version, err, c.kind)
 		}
-		_, err = s.Save(t.Context(), []byte("two"), "1")
+		_, err = s.Save(t.Context(), []byte("two"), fakeNumber(1))
 		tells(t, err, s.String())
 	}
 	f.fail(nil)
-	holds(t, s, "one", "1")
+	holds(t, s, "one", fakeNumber(1))
 }
 
 // A new token in the file is used at once, and one that may only read is told so.
@@ -356,7 +392,7 @@ func TestStoreToken(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	put(rootToken)
-	holds(t, s, "one", "1")
+	holds(t, s, "one", fakeNumber(1))
 	if got := strings.Join(s.Settings(), "\n"); !strings.Contains(got, path) || !strings.Contains(got, f.URL) || strings.Contains(got, rootToken) {
 		t.Errorf("the settings are %s", got)
 	}
@@ -416,5 +452,27 @@ func TestStoreDeadline(t *testing.T) {
 	tells(t, err, "quota")
 	if ctx.Err() != nil || !errors.Is(err, keyset.Throttled) {
 		t.Errorf("%v, %v", err, ctx.Err())
+	}
+}
+
+// The address of somebody's client may have a password in it.
+func TestSettingsShowNoPassword(t *testing.T) {
+	f := startFake(t)
+	client := newClient(t, f)
+	if err := client.SetAddress("https://me:canary@bao.example:8200"); err != nil {
+		t.Fatal(err)
+	}
+	store, err := vault.NewStore(client, "fleet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, err := vault.New(client, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, got := range []string{strings.Join(store.Settings(), ", "), fmt.Sprint(service)} {
+		if strings.Contains(got, "canary") || !strings.Contains(got, "address https://bao.example:8200 from the client") {
+			t.Errorf("the settings are %s", got)
+		}
 	}
 }

@@ -152,7 +152,7 @@ func TestStorePolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(version)
-	if version, err = writer.Save(t.Context(), []byte("two"), version); err != nil || version != "2" {
+	if version, err = writer.Save(t.Context(), []byte("two"), version); err != nil || !strings.HasPrefix(version, "2@") {
 		t.Errorf("Save: version %q, %v", version, err)
 	}
 	if doc, v, err := reader.Load(t.Context()); string(doc) != "two" || v != version || err != nil {
@@ -169,7 +169,7 @@ func deleted(t *testing.T, s *vault.Store, words ...string) {
 	t.Helper()
 	_, _, err := s.Load(t.Context())
 	errs := []error{err}
-	for _, version := range []string{"", "1", "2"} {
+	for _, version := range []string{"", "1@", "2@"} {
 		_, err := s.Save(t.Context(), []byte("three"), version)
 		errs = append(errs, err)
 	}
@@ -190,11 +190,13 @@ func deleted(t *testing.T, s *vault.Store, words ...string) {
 func TestStoreDeleted(t *testing.T) {
 	server := startKV(t)
 	s := openStore(t, server, "fleet", nil)
-	save := func(doc, version string) {
+	save := func(doc, version string) string {
 		t.Helper()
-		if _, err := s.Save(t.Context(), []byte(doc), version); err != nil {
+		version, err := s.Save(t.Context(), []byte(doc), version)
+		if err != nil {
 			t.Fatal(err)
 		}
+		return version
 	}
 	holds := func(doc, version string) {
 		t.Helper()
@@ -202,13 +204,13 @@ func TestStoreDeleted(t *testing.T) {
 			t.Errorf("Load: %q, version %q, %v; want %q, version %q", got, v, err, doc, version)
 		}
 	}
-	save("one", "")
-	save("two", "1")
+	first := save("one", "")
+	second := save("two", first)
 
 	server.Do(t, http.MethodDelete, "secret/data/fleet", nil)
 	deleted(t, s, "version 2 was deleted at ", "bao kv undelete -mount=secret -versions=2 fleet")
 	server.Do(t, http.MethodPost, "secret/undelete/fleet", map[string]any{"versions": []int{2}})
-	holds("two", "2")
+	holds("two", second)
 
 	server.Do(t, http.MethodPut, "secret/destroy/fleet", map[string]any{"versions": []int{2}})
 	deleted(t, s, "version 2 was destroyed for good", "bao kv rollback", "bao kv metadata delete -mount=secret fleet")
@@ -216,13 +218,16 @@ func TestStoreDeleted(t *testing.T) {
 	if _, _, err := s.Load(t.Context()); !errors.Is(err, keyset.ErrNotExist) {
 		t.Errorf("Load: %v", err)
 	}
-	save("anew", "")
-	holds("anew", "1")
+	anew := save("anew", "")
+	holds("anew", anew)
+	if _, err := s.Save(t.Context(), []byte("of the first"), first); !errors.Is(err, keyset.ErrConflict) || !strings.HasPrefix(anew, "1@") || !strings.HasPrefix(first, "1@") {
+		t.Errorf("versions %q and %q: %v", first, anew, err)
+	}
+	holds("anew", anew)
 
 	// Where it asks everybody for cas, that is sent with every write.
 	server.Do(t, http.MethodPost, "secret/config", map[string]any{"cas_required": true})
-	save("with cas", "1")
-	holds("with cas", "2")
+	holds("with cas", save("with cas", anew))
 }
 
 // An engine of version 1 takes whatever it is sent: it gets nothing.
@@ -262,7 +267,7 @@ func TestStoreEngines(t *testing.T) {
 		t.Errorf("what was written is now %v", got)
 	}
 	inner := openStore(t, server, "fleet", url.Values{"mount": {"team/kv"}})
-	if version, err := inner.Save(t.Context(), []byte("one"), ""); version != "1" || err != nil {
+	if version, err := inner.Save(t.Context(), []byte("one"), ""); !strings.HasPrefix(version, "1@") || err != nil {
 		t.Errorf("Save: version %q, %v", version, err)
 	}
 }
