@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/namespace"
 	"go.uber.org/goleak"
 
 	"github.com/echoseal/echoseal/integration/internal/loopback"
@@ -96,16 +97,16 @@ func TestWatch(t *testing.T) {
 		return errors.Is(err, keyset.ErrNotExist)
 	})
 
-	// Its neighbours are nobody's business: instances report every few seconds.
-	save(t, store, "three", "")
-	w.await(t, "three", seen(t, store, "three"))
+	// Its neighbours are nobody's business: instances report every few seconds. Another
+	// watch has no hint of what was before it still to come.
+	version = save(t, store, "three", "")
+	w = watching(t, store)
 	before := w.count()
 	for _, key := range []string{"watched/instances/x", "watched0", "watche"} {
 		if _, err := client.Put(within(t), key, "x"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, version = load(t, store)
 	save(t, store, "four", version) // etcd tells of changes in order
 	w.await(t, "four", func() bool { return w.count() > before })
 	if err := w.end(t); !errors.Is(err, context.Canceled) {
@@ -282,4 +283,33 @@ func TestWithoutALeader(t *testing.T) {
 	w = watching(t, store)
 	save(t, store, "two", version)
 	w.await(t, "two", seen(t, store, "two"))
+}
+
+// What a client was told about its keys holds for the watch, too.
+func TestWatchInANamespace(t *testing.T) {
+	s := newServer(t)
+	client := s.client(t)
+	client.KV = namespace.NewKV(client.KV, "team/")
+	client.Watcher = namespace.NewWatcher(client.Watcher, "team/")
+	client.Lease = namespace.NewLease(client.Lease, "team/")
+	store, err := etcdstore.New(client, "fleet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := watching(t, store)
+	before := w.count()
+	save(t, store, "one", "")
+	w.await(t, "one", func() bool { return w.count() > before })
+	if doc, _ := load(t, open(t, uri("etcd", "team/fleet", s.address()))); doc != "one" {
+		t.Errorf("in the namespace is %q", doc)
+	}
+	if err := w.end(t); !errors.Is(err, context.Canceled) {
+		t.Errorf("the watch ended with %v", err)
+	}
+	select { // it is still good for others
+	case <-client.Ctx().Done():
+		t.Error("the client was closed")
+	default:
+		watching(t, store)
+	}
 }

@@ -21,7 +21,8 @@ var (
 
 // New returns the store at a key, with a client that stays the caller's: it is not closed
 // here. A client that watches should have a DialKeepAliveTime, 10 seconds say; else it
-// waits for ever on a connection that died in silence.
+// waits for ever on a connection that died in silence. What is put in the place of its
+// KV, Watcher and Lease, as by the vendor's package namespace, is used.
 //
 // The error is [keyset.ErrConfig]: the key is 1 to 512 bytes of printable UTF-8 and does
 // not end in a slash.

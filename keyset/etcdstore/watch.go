@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -16,10 +17,8 @@ var errEnded = errors.New("the watch has ended")
 func (s *Store) Watch(ctx context.Context, changed func()) error {
 	inner, end := s.begin(ctx)
 	defer end()
-	// A watcher that is shared is not ended with ctx while no server can be reached: only
-	// Close ends all its goroutines.
-	watcher := clientv3.NewWatcher(s.client)
-	defer func() { _ = watcher.Close() }()
+	watcher, leave := s.watcher()
+	defer leave()
 	for {
 		err := s.follow(inner, watcher, changed)
 		switch {
@@ -34,6 +33,18 @@ func (s *Store) Watch(ctx context.Context, changed func()) error {
 			return s.fail(inner, "watch", "read on the key", err)
 		}
 	}
+}
+
+// watcher returns what to watch with, and what ends it. A watcher that is shared is not
+// ended with a context while no server can be reached: only Close ends all its
+// goroutines. So one is made, unless the client has one that is not the vendor's plain
+// one: that of the vendor's package namespace watches keys that have a prefix.
+func (s *Store) watcher() (watcher clientv3.Watcher, leave func()) {
+	own := clientv3.NewWatcher(s.client)
+	if reflect.TypeOf(s.client.Watcher) != reflect.TypeOf(own) {
+		return s.client.Watcher, func() {}
+	}
+	return own, func() { _ = own.Close() }
 }
 
 // follow watches from now on until that ends, and returns why.
