@@ -166,6 +166,37 @@ func TestStoreKit(t *testing.T) {
 	})
 }
 
+// What a writer has sent before it died may be carried out after the next reading.
+func TestStoreKitWithLateWrites(t *testing.T) {
+	var late sync.Map // of func(), by the name of the place
+	(&storeBench{
+		harness: func(h *StoreHarness) {
+			h.Kill = func(t testing.TB, name string, doc []byte, version string, step int) bool {
+				save := func() {
+					if _, err := h.New(t, name).Save(t.Context(), doc, version); err != nil {
+						t.Error(err)
+					}
+				}
+				if step > 0 {
+					save()
+					return false
+				}
+				late.Store(name, save)
+				return true
+			}
+		},
+		change: func(f *faultyStore) {
+			f.load = func(ctx context.Context) ([]byte, string, error) {
+				doc, version, err := f.Store.Load(ctx)
+				if save, ok := late.LoadAndDelete(f.name); ok {
+					save.(func())()
+				}
+				return doc, version, err
+			}
+		},
+	}).run(t)
+}
+
 // reading makes a change of what Load returns.
 func reading(change func(doc []byte, version string, err error) ([]byte, string, error)) func(*faultyStore) {
 	return func(f *faultyStore) {
@@ -566,8 +597,35 @@ var faultyStoreHarnesses = map[string]struct {
 	"is not silent":          {func(h *StoreHarness) { h.Silence = func(testing.TB) {} }, "silence"},
 	"kills nobody":           {func(h *StoreHarness) { h.Kill = killsNobody(h.New) }, "killed_writer"},
 	"writes nothing at last": {func(h *StoreHarness) { h.Kill = func(testing.TB, string, []byte, string, int) bool { return false } }, "killed_writer"},
+	"lets a stranger in":     {func(h *StoreHarness) { h.Kill = conflictsAfterwards(h) }, "killed_writer"},
 	"kills without end":      {func(h *StoreHarness) { h.Kill = func(testing.TB, string, []byte, string, int) bool { return true } }, "killed_writer"},
 	"declares what is not":   {func(h *StoreHarness) { h.Without = map[string]string{"silent": "typing error"} }, "TestStoreKitFindsFaults"},
+}
+
+// conflictsAfterwards lets the writer die, and another one come that is not of the test.
+func conflictsAfterwards(h *StoreHarness) func(testing.TB, string, []byte, string, int) bool {
+	open := h.New
+	var strange sync.Map
+	h.New = func(t testing.TB, name string) keyset.Store {
+		s := open(t, name).(*faultyStore)
+		s.load = func(ctx context.Context) ([]byte, string, error) {
+			doc, version, err := s.Store.Load(ctx)
+			if _, ok := strange.LoadAndDelete(name); ok {
+				_, saveErr := s.Store.Save(ctx, []byte("strange"), version)
+				err = errors.Join(err, saveErr)
+			}
+			return doc, version, err
+		}
+		return s
+	}
+	kill := killsNobody(open)
+	return func(t testing.TB, name string, doc []byte, version string, step int) bool {
+		if step > 0 {
+			return kill(t, name, doc, version, step)
+		}
+		strange.Store(name, true)
+		return true
+	}
 }
 
 func killsNobody(open func(testing.TB, string) keyset.Store) func(testing.TB, string, []byte, string, int) bool {
