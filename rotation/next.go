@@ -22,7 +22,7 @@ func Next(d *keyset.Document, o fleet.Observation, now time.Time, r Request) Ste
 func (r rules) next(d *keyset.Document, o fleet.Observation, now time.Time, request Request) Step {
 	primary := d.Primary()
 	if primary == nil {
-		return verdict("", "", []Reason{{Code: NoPrimary}})
+		return verdict("", "", now, []Reason{{Code: NoPrimary}})
 	}
 	v := r.look(d, o, now, request)
 	v.lookAtInstances(false)
@@ -63,8 +63,9 @@ func first(pending []Step) Step {
 }
 
 // verdict returns the step that reaches for a goal, given all that stands in the way. What
-// the fleet does by itself blocks only once nothing else is waited for.
-func verdict(goal Kind, kid string, reasons []Reason) Step {
+// the fleet does by itself blocks only once nothing else is waited for, and an instance is
+// late.
+func verdict(goal Kind, kid string, now time.Time, reasons []Reason) Step {
 	rank := func(r Reason) int {
 		switch {
 		case r.Fault():
@@ -84,12 +85,17 @@ func verdict(goal Kind, kid string, reasons []Reason) Step {
 	}
 	switch {
 	case len(reasons) == 0:
-	case reasons[0].Fault() || s.NotBefore.IsZero():
+	case reasons[0].Fault() || s.NotBefore.IsZero() && late(reasons, now):
 		s.Kind = Blocked
 	default:
 		s.Kind = Wait
 	}
 	return s
+}
+
+// late reports whether somebody has had the time to follow, and has not.
+func late(reasons []Reason, now time.Time) bool {
+	return slices.ContainsFunc(reasons, func(r Reason) bool { return r.lag() && !now.Before(r.Until) })
 }
 
 // begin begins a rotation if one is due.
@@ -125,11 +131,11 @@ func (v *view) promote(k keyset.Key, force bool) Step {
 	}
 	for _, i := range v.live {
 		if v.verifies && !slices.Contains(i.Report.Verifies, k.KID) {
-			reasons = append(reasons, v.lacks(i, k.KID))
+			reasons = append(reasons, v.lacks(i, k))
 		}
 	}
 	reasons = v.until(reasons, k.KID, k.Staged.Add(v.rules.promote(v.p)))
-	s := verdict(Promote, k.KID, reasons)
+	s := verdict(Promote, k.KID, v.now, reasons)
 	if force {
 		s.Kind, s.NotBefore = Promote, time.Time{}
 	}
@@ -137,15 +143,14 @@ func (v *view) promote(k keyset.Key, force bool) Step {
 }
 
 // lacks tells why an instance does not verify a key.
-func (v *view) lacks(i *fleet.Instance, kid string) Reason {
+func (v *view) lacks(i *fleet.Instance, k keyset.Key) Reason {
+	reason := v.lag(NotVerifying, i, k.KID, k.Staged)
 	for _, f := range i.Report.Failed {
-		if f.KID == kid {
-			reason := v.about(CannotUnwrap, i, kid)
-			reason.Failure = &f
-			return reason
+		if f.KID == k.KID {
+			reason.Code, reason.Failure = CannotUnwrap, &f
 		}
 	}
-	return v.about(NotVerifying, i, kid)
+	return reason
 }
 
 // drain: nobody can come by a revision in which the key is primary any more, and
@@ -166,12 +171,12 @@ func (v *view) drain(k keyset.Key) Step {
 		switch {
 		case !v.sealsOther:
 		case i.Report.Primary == k.KID:
-			reasons = append(reasons, v.about(StillSealing, i, k.KID))
+			reasons = append(reasons, v.lag(StillSealing, i, k.KID, k.Demoted))
 		case i.Report.Primary == "":
 			reasons = append(reasons, v.about(NotSealing, i, k.KID))
 		}
 	}
-	return verdict(Drain, k.KID, v.until(reasons, k.KID, k.Demoted.Add(v.rules.drain(v.p))))
+	return verdict(Drain, k.KID, v.now, v.until(reasons, k.KID, k.Demoted.Add(v.rules.drain(v.p))))
 }
 
 // until adds that a revision from before the last change may still be found, by the clock
@@ -208,5 +213,5 @@ func (v *view) retire(k keyset.Key) Step {
 			}
 		}
 	}
-	return verdict(Retire, k.KID, reasons)
+	return verdict(Retire, k.KID, v.now, reasons)
 }

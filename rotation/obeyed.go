@@ -20,17 +20,17 @@ const (
 func Obeyed(d *keyset.Document, o fleet.Observation, now time.Time) Step {
 	v := safe().look(d, o, now, Request{})
 	v.lookAtInstances(true)
-	reasons := v.faults
-	for _, i := range v.live {
-		if i.Report.Revision < d.Revision {
-			reasons = append(reasons, v.about(Behind, i, ""))
-		}
-	}
 	var written time.Time
 	if n := len(d.History); n > 0 {
 		written = d.History[n-1].At
 	}
-	return done(verdict(Obey, "", v.until(reasons, "", written.Add(changed(v.p)))))
+	reasons := v.faults
+	for _, i := range v.live {
+		if i.Report.Revision < d.Revision {
+			reasons = append(reasons, v.lag(Behind, i, "", written))
+		}
+	}
+	return done(verdict(Obey, "", v.now, v.until(reasons, "", written.Add(changed(v.p)))))
 }
 
 // Dropped tells whether every live instance can do without the wrappings of a key
@@ -58,7 +58,7 @@ func Dropped(d *keyset.Document, o fleet.Observation, now time.Time, service str
 			}
 		}
 	}
-	return done(verdict(Drop, "", reasons))
+	return done(verdict(Drop, "", v.now, reasons))
 }
 
 func opened(r *fleet.Report, kid string, left []keyset.WrappedKey) bool {

@@ -21,17 +21,20 @@ const (
 	LiveTokens Code = "live_tokens"
 )
 
-// The fleet has to follow. It blocks once time does not stand in the way any more:
+// The fleet has to follow. Until Reason.Until an instance that reads the store at its own
+// interval cannot be expected to; then it blocks, unless time still stands in the way:
 const (
 	// NotVerifying: an instance does not accept the staged key yet.
 	NotVerifying Code = "not_verifying"
 	// StillSealing: an instance seals with the key that is to retire.
 	StillSealing Code = "still_sealing"
-	// NotSealing: an instance has no key to seal with, and may yet come to this one.
+	// NotSealing: an instance has no key to seal with, and may yet come to this one. Its
+	// clients get errors, so that it is late at once.
 	NotSealing Code = "not_sealing"
 	// Behind: an instance holds an older revision.
 	Behind Code = "behind"
-	// NotOpened: an instance has not opened the other wrapping of a key.
+	// NotOpened: an instance has not opened the other wrapping of a key. It may first have
+	// to be given the key service, so that it is late at once.
 	NotOpened Code = "not_opened"
 )
 
@@ -101,7 +104,7 @@ type Reason struct {
 
 	Peer string // the peer's name
 
-	Until      time.Time      // when it ends by itself; zero: not known, or never
+	Until      time.Time      // when it ends by itself, or an instance is late; zero: not known, or never
 	Offset     time.Duration  // of the instance's clock from this one's, positive if ahead
 	Limit      time.Duration  // how much of it is allowed
 	Failure    *fleet.Failure // what could not be unwrapped

@@ -22,6 +22,7 @@ const (
 	skew   = time.Minute
 	stale  = time.Hour
 	ttl    = 10 * time.Minute
+	every  = 15 * time.Second // between an instance's reads of the store
 	source = "http://mcp-a:9000/fleet"
 )
 
@@ -78,7 +79,7 @@ func (s *scene) later(d time.Duration) {
 // instance adds an instance that follows, and returns it to be changed.
 func (s *scene) instance(host string) *fleet.Instance {
 	r := fleet.Report{
-		ID: fmt.Sprintf("%032x", len(s.o.Instances)+1), Host: host, Started: start, Now: s.now, Every: 15 * time.Second,
+		ID: fmt.Sprintf("%032x", len(s.o.Instances)+1), Host: host, Started: start, Now: s.now, Every: every,
 		Keyset: s.d.Name, Lineage: s.d.Lineage, Revision: s.d.Revision, Tag: base64.StdEncoding.EncodeToString(s.d.Tag),
 		Loaded: s.now, Primary: s.d.Primary().KID, TTL: s.d.TTL, Ready: true,
 	}
@@ -141,6 +142,10 @@ func TestWholeRotation(t *testing.T) {
 	s.later(time.Millisecond)
 	s.instance("mcp-a").Report.Verifies = []string{s.old}
 	s.instance("mcp-b")
+	s.want(rotation.Wait, rotation.Promote, s.new, never, rotation.NotVerifying)
+	s.later(2 * every)
+	s.instance("mcp-a").Report.Verifies = []string{s.old}
+	s.instance("mcp-b")
 	s.want(rotation.Blocked, rotation.Promote, s.new, never, rotation.NotVerifying)
 	s.later(0)
 	s.instance("mcp-a")
@@ -153,6 +158,9 @@ func TestWholeRotation(t *testing.T) {
 	s.instance("mcp-a").Report.Primary = s.old
 	s.want(rotation.Wait, rotation.Drain, s.old, at, rotation.StillSealing, rotation.Settling)
 	s.later(time.Millisecond)
+	s.instance("mcp-a").Report.Primary = s.old
+	s.want(rotation.Wait, rotation.Drain, s.old, never, rotation.StillSealing)
+	s.later(2 * every)
 	s.instance("mcp-a").Report.Primary = s.old
 	s.want(rotation.Blocked, rotation.Drain, s.old, never, rotation.StillSealing)
 	s.o.Instances[0].Report.Primary = ""
@@ -279,6 +287,33 @@ func TestEveryFaultBlocksPromoteAndDrain(t *testing.T) {
 	}
 }
 
+// An instance is late once it has had two of its intervals to follow, or is not ready any
+// more, whatever settle is.
+func TestLate(t *testing.T) {
+	for _, c := range []struct{ every, stale, patience time.Duration }{
+		{every, time.Hour, 2 * every},
+		{10 * time.Minute, time.Hour, 20 * time.Minute},
+		{10 * time.Minute, 15 * time.Minute, 15 * time.Minute},
+		{10 * time.Minute, 0, 20 * time.Minute},
+	} {
+		s := staged(t)
+		s.d.Policy.MaxStale = c.stale
+		at := s.d.Key(s.new).Staged.Add(settle + skew + c.patience)
+		look := func(then time.Time) rotation.Step {
+			s.later(then.Sub(s.now))
+			i := s.instance("mcp-a")
+			i.Report.Every, i.Report.Verifies = c.every, []string{s.old}
+			return s.next()
+		}
+		if step := look(at.Add(-1)); step.Kind != rotation.Wait || !step.NotBefore.IsZero() || len(step.Reasons) != 1 || !step.Reasons[0].Until.Equal(at) {
+			t.Errorf("%+v: %+v", c, step)
+		}
+		if step := look(at); step.Kind != rotation.Blocked {
+			t.Errorf("%+v: %+v", c, step)
+		}
+	}
+}
+
 func TestCannotUnwrap(t *testing.T) {
 	for kind, blocked := range map[keyset.Kind]bool{keyset.Denied: true, keyset.Throttled: false, keyset.Unavailable: false, keyset.Sealed: true} {
 		s := newScene(t)
@@ -291,14 +326,14 @@ func TestCannotUnwrap(t *testing.T) {
 		if r := step.Reasons[0]; r.Code != rotation.CannotUnwrap || r.Fault() != blocked || (step.Kind == rotation.Blocked) != blocked {
 			t.Errorf("%s, before its time: %+v", kind, step)
 		}
-		s.later(settle)
+		s.later(settle + 2*every)
 		s.o.Instances = append(s.o.Instances, *i)
 		s.o.Sources = []string{source}
 		s.o.Instances[0].Report.Now = s.now
 		s.want(rotation.Blocked, rotation.Promote, s.new, never, rotation.CannotUnwrap)
 		if kind == keyset.Denied {
 			r := s.next().Reasons[0]
-			if got, want := r.String(), "mcp-c (mcp-c:9000), revision 2, last seen 2026-12-02T03:03:00Z: cannot unwrap key "+s.new+": denied, kms:Decrypt with awskms:///arn"; got != want {
+			if got, want := r.String(), "mcp-c (mcp-c:9000), revision 2, last seen 2026-12-02T03:03:30Z: cannot unwrap key "+s.new+": denied, kms:Decrypt with awskms:///arn"; got != want {
 				t.Errorf("%s\n%s", got, want)
 			}
 			if got := r.Fix(); got != "grant kms:Decrypt to mcp-c on awskms:///arn" {
@@ -502,7 +537,11 @@ func TestSeveralUnfinishedKeys(t *testing.T) {
 	s.do(s.d.Drain(s.note(), b))
 	s.want(rotation.Promote, rotation.Promote, s.new, never)
 	s.do(s.d.Promote(s.note(), s.new))
-	step := s.want(rotation.Blocked, rotation.Drain, a, s.now.Add(settle+skew), rotation.StillSealing)
+	s.want(rotation.Wait, rotation.Drain, a, s.now.Add(settle+skew), rotation.StillSealing)
+	promoted := s.now
+	s.later(2 * every)
+	s.instance("mcp-a").Report.Primary = a
+	step := s.want(rotation.Blocked, rotation.Drain, a, promoted.Add(settle+skew), rotation.StillSealing)
 	if step.Reasons[0].KID != a {
 		t.Errorf("%+v", step)
 	}
@@ -591,6 +630,9 @@ func TestObeyed(t *testing.T) {
 	s.instance("mcp-b").Report.Revision++ // somebody else has changed something
 	obeyed(rotation.Wait, written.Add(settle+skew), rotation.Behind, rotation.Settling)
 	s.later(settle)
+	s.instance("mcp-a").Report.Revision--
+	obeyed(rotation.Wait, never, rotation.Behind)
+	s.later(2 * every)
 	s.instance("mcp-a").Report.Revision--
 	obeyed(rotation.Blocked, never, rotation.Behind)
 	s.o.Instances[0].Report.Revision++

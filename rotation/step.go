@@ -39,7 +39,7 @@ type Step struct {
 
 	// NotBefore is the earliest time at which running Next again can change anything by
 	// time alone: Wait says when to, Done when the primary is due. Zero: no time is
-	// known, or Kind changes the keyset now.
+	// known, as where only the fleet has to follow, or Kind changes the keyset now.
 	NotBefore time.Time
 
 	// Reasons tell why a step waits or is blocked, all of them, faults first; what Force

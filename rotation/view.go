@@ -166,3 +166,17 @@ func (v *view) about(code Code, i *fleet.Instance, kid string) Reason {
 	r.ID, r.Revision, r.Seen, r.Health = i.Report.ID, i.Report.Revision, i.Report.Now, i.Report.Health()
 	return r
 }
+
+// lag returns a reason that names an instance which has yet to follow a change. It reads
+// the store at its own interval, maybe just before the store gives the change, and twice
+// that interval leaves it time to open a key and to report; it is late if it is ready all
+// the same after max_stale.
+func (v *view) lag(code Code, i *fleet.Instance, kid string, changed time.Time) Reason {
+	r := v.about(code, i, kid)
+	patience := 2 * i.Report.Every
+	if v.p.MaxStale != 0 {
+		patience = min(patience, v.p.MaxStale)
+	}
+	r.Until = changed.Add(sum(v.p.Settle, v.p.MaxSkew, patience))
+	return r
+}
