@@ -1,7 +1,6 @@
 package vault
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -207,11 +206,8 @@ func (s *Store) read(ctx context.Context) (*secretVersion, error) {
 	answer, err := s.client.do(ctx, request{path: s.dataPath()})
 	var response *responseError
 	if errors.As(err, &response) && response.status == http.StatusNotFound {
-		switch {
-		case response.text != "": // no engine, no namespace
+		if response.text != "" { // no engine, no namespace
 			return nil, s.fail("read "+s.dataPath(), err)
-		case len(response.body) == 0:
-			return nil, s.fail("read "+s.dataPath(), unusable(failedAnswer, "status 404 without a body"))
 		}
 		answer, err = response.body, nil
 	}
@@ -303,17 +299,15 @@ func (s *Store) write(ctx context.Context, doc []byte, old *secretVersion) (newV
 	if old != nil {
 		cas = old.number
 	}
-	var body bytes.Buffer
-	encoder := json.NewEncoder(&body)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(map[string]any{"data": map[string]string{field: string(doc)}, "options": map[string]int64{"cas": cas}}); err != nil {
+	body, err := json.Marshal(map[string]any{"data": map[string]string{field: string(doc)}, "options": map[string]int64{"cas": cas}})
+	if err != nil {
 		return "", fmt.Errorf("%s: %w", s, err)
 	}
 	operation := "update " + s.dataPath()
 	if old == nil {
 		operation = "create " + s.dataPath()
 	}
-	answer, err := s.client.do(ctx, request{path: s.dataPath(), body: body.Bytes(), once: true})
+	answer, err := s.client.do(ctx, request{path: s.dataPath(), body: body, once: true})
 	var written struct {
 		Data metadata `json:"data"`
 	}

@@ -173,6 +173,43 @@ func TestStoreMadeAnew(t *testing.T) {
 	holds(t, s, "anew", "1@2026-12-02T03:00:00.2Z")
 }
 
+// What the server says of a write must be so, and that of a mount too.
+func TestStoreDoubts(t *testing.T) {
+	f := startFake(t)
+	s := newStore(t, f, "fleet")
+	f.fail(&fault{calls: -1, handle: func(w http.ResponseWriter, r fakeRequest) {
+		if strings.HasPrefix(r.path, mountsPath) {
+			reply(w, map[string]any{"type": "other", "path": "secret/", "options": map[string]string{"version": "2"}})
+			return
+		}
+		refuse(w, http.StatusNotFound)
+	}})
+	_, _, err := s.Load(t.Context())
+	tells(t, err, `"secret" is an engine of the type "other"`)
+	f.fail(&fault{calls: -1, handle: func(w http.ResponseWriter, _ fakeRequest) { w.WriteHeader(http.StatusNotFound) }})
+	_, _, err = s.Load(t.Context())
+	tells(t, err) // nobody has said that there is nothing
+	f.fail(nil)
+	version := saves(t, s, "one", "")
+	f.fail(&fault{calls: -1, handle: func(w http.ResponseWriter, r fakeRequest) {
+		if r.method == http.MethodGet {
+			f.locked(func() { f.serveKV(w, r, nil) })
+			return
+		}
+		reply(w, fakeVersion{}.metadata(1))
+	}})
+	_, err = s.Save(t.Context(), []byte("two"), version)
+	tells(t, err, "version 1 is written in the place of 1")
+}
+
+// A document takes six times its size in JSON at most.
+func TestStoreOfEscapes(t *testing.T) {
+	f := startFake(t)
+	s := newStore(t, f, "fleet")
+	doc := strings.Repeat("\x01", keyset.MaxBytes)
+	holds(t, s, doc, saves(t, s, doc, ""))
+}
+
 // That another writer was first is known, also if no more can be read then.
 func TestStoreConflictWithoutReading(t *testing.T) {
 	f := startFake(t)
@@ -263,6 +300,7 @@ func TestStoreRetries(t *testing.T) {
 		{400, "Upgrading from non-versioned to versioned data. This backend will be unavailable for a brief period and will resume service shortly.", true, keyset.Unavailable, nil},
 		{400, "Waiting for the primary to upgrade from non-versioned to versioned data. This backend will be unavailable for a brief period and will resume service when the primary is finished.", true, keyset.Unavailable, nil},
 		{500, "1 error occurred: * put failed due to value being too large; got 1048900 bytes, max 1048576 bytes", false, keyset.Denied, []string{"max_entry_size", "update secret/data/fleet"}},
+		{500, "check-and-set parameter did not match the current version", false, keyset.Unavailable, nil},
 		{500, "internal error", false, keyset.Unavailable, []string{"its log"}},
 		{502, "bad gateway", false, keyset.Unavailable, nil},
 		{472, "", false, keyset.Unavailable, []string{"disaster recovery"}},
