@@ -21,6 +21,18 @@ const parallel = 128
 //
 // It never fails: what goes wrong is in the observation.
 func Collect(ctx context.Context, key *Key, now func() time.Time, sources ...Source) Observation {
+	return collect(ctx, key.Verify, now, sources)
+}
+
+// CollectUnverified does what [Collect] does for whoever has no key, as when the keyset is
+// lost: it takes every report as it stands, and no [ErrMAC] is found. Whoever answers in
+// an instance's place can say anything: what is found is to be shown to people, or to
+// make a program more careful, and proves nothing.
+func CollectUnverified(ctx context.Context, now func() time.Time, sources ...Source) Observation {
+	return collect(ctx, unverified, now, sources)
+}
+
+func collect(ctx context.Context, read func(signed []byte) (Report, error), now func() time.Time, sources []Source) Observation {
 	if now == nil {
 		now = time.Now
 	}
@@ -34,7 +46,7 @@ func Collect(ctx context.Context, key *Key, now func() time.Time, sources ...Sou
 		slices.SortStableFunc(answers, func(a, b Answer) int { return strings.Compare(a.Address, b.Address) })
 		instances := make([]Instance, len(answers))
 		for i, answer := range answers {
-			instances[i] = verified(key, source, answer)
+			instances[i] = instance(read, source, answer)
 		}
 		return found{instances, err}
 	})
@@ -68,10 +80,10 @@ func ask(ctx context.Context, source Source) ([]Answer, error) {
 // plain returns t as data: in UTC, and without the reading of a monotonic clock.
 func plain(t time.Time) time.Time { return t.UTC().Round(0) }
 
-func verified(key *Key, source Source, answer Answer) Instance {
+func instance(read func(signed []byte) (Report, error), source Source, answer Answer) Instance {
 	i := Instance{Source: source.String(), Address: answer.Address, Registered: answer.Registered, Err: answer.Err}
 	if i.Err == nil {
-		i.Report, i.Err = key.Verify(answer.Signed)
+		i.Report, i.Err = read(answer.Signed)
 	}
 	// Else one instance's report could stand for another one that has gone silent.
 	if i.Err == nil && i.Registered && i.Address != i.Report.ID {

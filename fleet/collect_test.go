@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -56,7 +57,7 @@ func TestCollect(t *testing.T) {
 	alive := serve(t, "127.0.0.1:0", reporting(t, key, report(1)))
 	stranger := serve(t, "127.0.0.1:0", reporting(t, mustKey(t, 1), report(2)))
 	garbage := serve(t, "127.0.0.1:0", answering(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
-	dead := serve(t, "127.0.0.1:0", http.NotFoundHandler())
+	dead := serve(t, "127.0.0.1:0", notYet)
 	down := canned{name: "down://", err: errors.New("connection refused")}
 	half := canned{name: "half://", answers: []fleet.Answer{listed(t, "b", report(7)), listed(t, "a", report(6))}, err: errors.New("stopped half way")}
 	sources := fleet.Sources{
@@ -107,6 +108,36 @@ func TestCollect(t *testing.T) {
 	}
 	if o.Clashes() != nil {
 		t.Errorf("clashes: %q", o.Clashes())
+	}
+}
+
+// Whoever has no key is told what is said, and who says nothing.
+func TestCollectUnverified(t *testing.T) {
+	stopped := report(2)
+	stopped.Stopped = true
+	var readings atomic.Int64
+	o := fleet.CollectUnverified(t.Context(), clock(&readings),
+		mustHTTP(t, "http://"+serve(t, "127.0.0.1:0", reporting(t, mustKey(t, 0), report(1)))),
+		mustHTTP(t, "http://"+serve(t, "127.0.0.1:0", reporting(t, mustKey(t, 1), stopped))),
+		mustHTTP(t, "http://"+serve(t, "127.0.0.1:0", answering(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))),
+		mustHTTP(t, "http://"+serve(t, "127.0.0.1:0", answering(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(strings.Replace(golden, `"revision":`, `"revision":-`, 1)))
+		}))),
+		mustHTTP(t, "http://"+serve(t, "127.0.0.1:0", notYet)),
+		canned{name: "down://", err: errors.New("connection refused")},
+	)
+	if len(o.Instances) != 5 || len(o.Failures) != 1 || len(o.Sources) != 6 || readings.Load() != 2 {
+		t.Fatalf("%+v", o)
+	}
+	for n, want := range []fleet.Report{report(1), stopped} {
+		if i := o.Instances[n]; i.Err != nil || !reflect.DeepEqual(i.Report, want) {
+			t.Errorf("%+v", i)
+		}
+	}
+	for n, want := range []error{fleet.ErrMalformed, fleet.ErrMalformed, fleet.ErrUnreachable} {
+		if i := o.Instances[2+n]; !errors.Is(i.Err, want) || !reflect.DeepEqual(i.Report, fleet.Report{}) {
+			t.Errorf("%+v, want %v", i, want)
+		}
 	}
 }
 
@@ -263,12 +294,15 @@ func TestLifeInARegistry(t *testing.T) {
 	expect("in the end", map[string]state{"mcp-1": {false, false}, "mcp-2": {true, true}})
 }
 
+// notYet has no report to give.
+var notYet = fleet.Handler(func(context.Context) ([]byte, error) { return nil, errors.New("no keyset yet") })
+
 // A listed address that is dead still counts, and whoever comes back is another process.
 func TestLifeAtAnAddress(t *testing.T) {
 	key := mustKey(t, 0)
 	stopped := report(1)
 	stopped.Stopped = true
-	handlers := []http.Handler{reporting(t, key, report(1)), reporting(t, key, stopped), http.NotFoundHandler(), reporting(t, key, report(2))}
+	handlers := []http.Handler{reporting(t, key, report(1)), reporting(t, key, stopped), notYet, reporting(t, key, report(2))}
 	var life atomic.Int32
 	address := serve(t, "127.0.0.1:0", answering(func(w http.ResponseWriter, r *http.Request) { handlers[life.Load()].ServeHTTP(w, r) }))
 	_, port, err := net.SplitHostPort(address)

@@ -101,8 +101,7 @@ func (f fetcher) fetch(ctx context.Context, u *url.URL, address string) Answer {
 		return answer
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		answer.Err = fmt.Errorf("%w: it answers with status %d, not 200", ErrUnreachable, response.StatusCode)
+	if answer.Err = wrongStatus(response.StatusCode); answer.Err != nil {
 		return answer
 	}
 	signed, err := io.ReadAll(io.LimitReader(response.Body, MaxBytes+1))
@@ -115,6 +114,19 @@ func (f fetcher) fetch(ctx context.Context, u *url.URL, address string) Answer {
 		answer.Signed = signed
 	}
 	return answer
+}
+
+// wrongStatus says what another status than 200 means: with 503, [Handler] has no report
+// to give, or a proxy nobody to ask; with any other, somebody else answers.
+func wrongStatus(status int) error {
+	switch status {
+	case http.StatusOK:
+		return nil
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return fmt.Errorf("%w: it answers with status %d: there is no report now", ErrUnreachable, status)
+	default:
+		return fmt.Errorf("%w: it answers with status %d", ErrMalformed, status)
+	}
 }
 
 // unreachable says why there was no answer. The text of other errors than those of the
@@ -131,5 +143,5 @@ func unreachable(ctx context.Context, err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("%w: the connection ended within the answer", ErrUnreachable)
 	}
-	return fmt.Errorf("%w: it does not answer in HTTP", ErrUnreachable)
+	return fmt.Errorf("%w: it does not answer in HTTP", ErrMalformed)
 }

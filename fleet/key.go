@@ -78,27 +78,56 @@ func (k *Key) Verify(signed []byte) (Report, error) {
 	if k == nil || k.mac == nil {
 		return Report{}, errNotAKey
 	}
+	doc, err := parseSigned(signed)
+	if err != nil {
+		return Report{}, err
+	}
+	if !hmac.Equal(doc.mac, k.sum(strict.Append(nil, doc.canonical))) {
+		return Report{}, ErrMAC
+	}
+	return doc.read()
+}
+
+// unverified returns the report in a signed document, whoever has signed it.
+func unverified(signed []byte) (Report, error) {
+	doc, err := parseSigned(signed)
+	if err != nil {
+		return Report{}, err
+	}
+	return doc.read()
+}
+
+// A signedReport is the document in which a report travels.
+type signedReport struct {
+	report    *strict.Object
+	canonical strict.Value // the report, which canonical JSON is made of
+	mac       []byte
+}
+
+func parseSigned(signed []byte) (d signedReport, err error) {
 	if len(signed) > MaxBytes {
-		return Report{}, errTooLong
+		return d, errTooLong
 	}
 	doc, err := strict.Parse(signed)
 	if err != nil {
-		return Report{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return d, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	outer := strict.Read(doc)
-	mac, report := outer.Bytes("mac"), outer.Object("report")
+	d.mac, d.report = outer.Bytes("mac"), outer.Object("report")
 	outer.Done()
 	if outer.Err() != nil {
-		return Report{}, fmt.Errorf("%w: %w", ErrMalformed, outer.Err())
+		return d, fmt.Errorf("%w: %w", ErrMalformed, outer.Err())
 	}
 	if outer.Unknown() {
-		return Report{}, fmt.Errorf("%w: there are members besides report and mac, which nothing signs", ErrMalformed)
+		return d, fmt.Errorf("%w: there are members besides report and mac, which nothing signs", ErrMalformed)
 	}
 	members, _ := doc.(map[string]strict.Value)
-	if !hmac.Equal(mac, k.sum(strict.Append(nil, members["report"]))) {
-		return Report{}, ErrMAC
-	}
-	r, err := readReport(report)
+	d.canonical = members["report"]
+	return d, nil
+}
+
+func (d signedReport) read() (Report, error) {
+	r, err := readReport(d.report)
 	if err != nil {
 		return Report{}, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}

@@ -60,10 +60,12 @@ var (
 	// ErrConfig is the error for a missing or malformed setting.
 	ErrConfig = errors.New("invalid configuration")
 
-	// ErrUnreachable is the error for an instance that gives no report.
+	// ErrUnreachable is the error for an instance that does not answer, or that answers
+	// that it has no report now, as before it has a keyset.
 	ErrUnreachable = errors.New("unreachable")
 
-	// ErrMalformed is the error for what is no signed report.
+	// ErrMalformed is the error for an answer that is no signed report, as from another
+	// server or at another path.
 	ErrMalformed = errors.New("malformed report")
 
 	// ErrMAC is the error for a report that no holder of the key has signed.

@@ -101,9 +101,12 @@ func TestHTTPWithoutAReport(t *testing.T) {
 		want    error
 		word    string
 	}{
-		"redirect":   {http.RedirectHandler("http://"+elsewhere, http.StatusFound), fleet.ErrUnreachable, "302"},
-		"not found":  {http.NotFoundHandler(), fleet.ErrUnreachable, "404"},
-		"no content": {answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), fleet.ErrUnreachable, "204"},
+		"redirect":   {http.RedirectHandler("http://"+elsewhere, http.StatusFound), fleet.ErrMalformed, "302"},
+		"not found":  {http.NotFoundHandler(), fleet.ErrMalformed, "404"},
+		"no content": {answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), fleet.ErrMalformed, "204"},
+		"other one":  {answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }), fleet.ErrMalformed, "405"},
+		"broken":     {answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }), fleet.ErrMalformed, "500"},
+		"nobody":     {answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }), fleet.ErrUnreachable, "502"},
 		"no report":  {fleet.Handler(func(context.Context) ([]byte, error) { return nil, errors.New("no") }), fleet.ErrUnreachable, "503"},
 		"huge":       {answering(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 10<<20)) }), fleet.ErrMalformed, "longer than 262144 bytes"},
 		"endless": {answering(func(w http.ResponseWriter, r *http.Request) {
@@ -111,8 +114,8 @@ func TestHTTPWithoutAReport(t *testing.T) {
 				_, _ = w.Write(make([]byte, 64<<10))
 			}
 		}), fleet.ErrMalformed, "longer than 262144 bytes"},
-		"huge header":  {raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"), fleet.ErrUnreachable, ""},
-		"garbage":      {raw("\x00\x01canary\r\n\r\n"), fleet.ErrUnreachable, "not answer in HTTP"},
+		"huge header":  {raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"), fleet.ErrMalformed, ""},
+		"garbage":      {raw("\x00\x01canary\r\n\r\n"), fleet.ErrMalformed, "not answer in HTTP"},
 		"hangs up":     {raw(""), fleet.ErrUnreachable, ""},
 		"torn":         {raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"), fleet.ErrUnreachable, "ended within"},
 		"torn, chunks": {raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"rep"), fleet.ErrUnreachable, "ended within"},
@@ -227,7 +230,7 @@ func TestDNS(t *testing.T) {
 	})
 	first := serve(t, "127.0.0.1:0", handler)
 	_, port, _ := net.SplitHostPort(first)
-	second := serve(t, "127.0.0.2:"+port, http.NotFoundHandler())
+	second := serve(t, "127.0.0.2:"+port, notYet)
 	known := []netip.Addr{
 		netip.MustParseAddr("127.0.0.3"), // nobody is there
 		netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.1"),
