@@ -133,14 +133,14 @@ func (r Reason) fix() string {
 		if r.registered() {
 			return fmt.Sprintf("start %s again, or if it is gone for good: %s", r.Instance, r.forget())
 		}
-		return "start " + r.Instance + " again, or take its address off the list if it is gone for good"
+		return "start " + r.Instance + " again, or if it is gone for good: take its address off the list"
 	case Unreachable:
-		return "start what should answer at " + r.Address + ", or take the address off the list if it is gone for good"
+		return "start what should answer at " + r.Address + ", or if it is gone for good: take the address off the list"
 	case Malformed:
 		if r.registered() {
 			return "find out who writes to the registry " + r.Source + ", then: " + r.forget()
 		}
-		return "look at what answers at " + r.Address + ": it should be the handler of package fleet, of a version that fits"
+		return "correct the address " + r.whole() + ", or look at what answers there: it should be the handler of package fleet, of a version that fits"
 	case BadMAC:
 		if r.registered() {
 			return "start the server again if it is from before the keyset was replaced; if nobody knows it: " + r.forget()
@@ -183,6 +183,14 @@ func (r Reason) fix() string {
 
 // registered reports whether the instance was found in a registry, not at an address.
 func (r Reason) registered() bool { return r.ID != "" && r.ID == r.Address }
+
+// whole is the address of an instance with the path that is asked there.
+func (r Reason) whole() string {
+	if strings.Contains(r.Source, r.Address) {
+		return r.Source
+	}
+	return r.Address + " of " + r.Source
+}
 
 func (r Reason) forget() string { return "keytool fleet forget " + r.ID + " --reason TEXT" }
 
