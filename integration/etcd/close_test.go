@@ -98,6 +98,34 @@ func TestUseAfterClose(t *testing.T) {
 	}
 }
 
+// A call that is under way when its client is closed is not tried again either.
+func TestCloseDuringACall(t *testing.T) {
+	s := newServer(t)
+	var attempts int
+	var client *clientv3.Client
+	closing := func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		attempts++
+		_ = client.Close()
+		return invoke(ctx, method, request, reply, conn, options...)
+	}
+	for _, operation := range []string{"load", "save", "collect", "publish", "forget"} {
+		client = s.through(t, closing)
+		store, err := etcdstore.New(client, "closed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		registry, err := etcdstore.NewRegistry(client, "closed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		attempts = 0
+		closed(t, operation, calls(t, store, registry)[operation](context.Background()), store.String())
+		if attempts != 1 { // the vendor's client makes a hundred
+			t.Errorf("%s: %d attempts", operation, attempts)
+		}
+	}
+}
+
 // Close ends whatever is under way, also what waits for a server that does not answer,
 // and leaves nothing behind.
 func TestCloseDuringEverything(t *testing.T) {

@@ -10,6 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/echoseal/echoseal/fleet"
 	"github.com/echoseal/echoseal/fleet/fleettest"
 	"github.com/echoseal/echoseal/keyset/etcdstore"
@@ -165,6 +169,30 @@ func TestLeaseRevoked(t *testing.T) {
 		if answers := collect(t, registry); len(answers) != 0 {
 			t.Errorf("%v", answers)
 		}
+	}
+}
+
+// A report whose answer is lost may be there, and stays.
+func TestPublishWithALostAnswer(t *testing.T) {
+	s := newServer(t)
+	lost := 0
+	losing := func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		err := invoke(ctx, method, request, reply, conn, options...)
+		if err == nil && strings.HasSuffix(method, "/Put") {
+			lost++
+			err = status.Error(codes.Unavailable, "the answer is lost")
+		}
+		return err
+	}
+	registry, err := etcdstore.NewRegistry(s.through(t, losing), "lost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := registry.Publish(within(t), id, []byte("report"), time.Hour); err == nil || !strings.Contains(err.Error(), "the answer is lost") || lost != 1 {
+		t.Errorf("after %d lost answers: %v", lost, err)
+	}
+	if answers, err := registry.Collect(within(t)); err != nil || len(answers) != 1 || string(answers[0].Signed) != "report" {
+		t.Errorf("there are %v, %v", answers, err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/echoseal/echoseal/integration/internal/loopback"
 )
@@ -116,6 +117,20 @@ func (s *server) client(t *testing.T, password ...string) *clientv3.Client {
 		config.Username, config.Password = "root", password[0]
 	}
 	client, err := clientv3.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// through returns a client of which every attempt of a unary call goes through f.
+func (s *server) through(t *testing.T, f grpc.UnaryClientInterceptor) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{s.address()}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(f)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
