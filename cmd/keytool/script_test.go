@@ -264,6 +264,8 @@ func setInstance(ts *testscript.TestScript, _ bool, args []string) {
 				ways.ID = w.instances[value].ID()
 			case "lineage":
 				ways.Lineage = value
+			case "host":
+				ways.Host = value
 			case "fails":
 				ways.Fails, ways.Kind, _ = strings.Cut(value, ":")
 			case "reconfigured":

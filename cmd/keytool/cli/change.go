@@ -15,14 +15,18 @@ type change struct {
 	DryRun   bool   `json:"dry_run,omitempty"`
 	Name     string `json:"name"`
 	Store    string `json:"store"`
-	Revision int64  `json:"revision"` // with the change in it
+	Revision int64  `json:"revision"` // with the change in it; 0 if there is no keyset
 	KID      string `json:"kid,omitempty"`
 
 	counted string // the key from whose stamp others count, "" if the change has none
 }
 
 func (c *change) text(p *printer) {
-	c.outlook.text(p, c.DryRun, labelled{"keyset", fmt.Sprintf("%s   revision %d   %s", c.Name, c.Revision, c.Store)})
+	revision := "none"
+	if c.Revision > 0 {
+		revision = fmt.Sprintf("revision %d", c.Revision)
+	}
+	c.outlook.text(p, c.DryRun, labelled{"keyset", fmt.Sprintf("%s   %s   %s", c.Name, revision, c.Store)})
 }
 
 // A move makes one change in next. It calls stamp for the note of the change when all that

@@ -297,7 +297,7 @@ func (a *app) doctorFleet(ctx context.Context, r *doctorReport, o *opened) (err 
 	for _, f := range j.troubles(at) {
 		what, result := "fleet", isFailed
 		if f.Instance != "" {
-			what = "instance " + f.Instance
+			what = "instance " + f.label
 			ill[f.Address] = true
 		}
 		if f.said {
@@ -316,7 +316,7 @@ func (a *app) doctorFleet(ctx context.Context, r *doctorReport, o *opened) (err 
 		if in.Health != "ok" { // it starts, or has stopped: nobody has to do anything
 			detail += "; " + in.Health
 		}
-		r.add("instance "+in.Name, isOK, detail, "")
+		r.add("instance "+in.label, isOK, detail, "")
 	}
 	j.doctorBudget(r)
 	return nil

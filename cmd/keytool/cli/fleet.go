@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -178,6 +179,7 @@ type instanceJSON struct {
 	Opened    []openedJSON `json:"opened,omitempty"`
 	Failed    []failedJSON `json:"failed,omitempty"`
 
+	label  string // its name for people
 	loaded time.Time
 	ago    time.Duration
 }
@@ -201,7 +203,7 @@ func newFleet(d *keyset.Document, obs *fleet.Observation) *fleetJSON {
 	for n := range obs.Instances {
 		f.Instances = append(f.Instances, newInstance(d, obs, &obs.Instances[n], clashes))
 	}
-	slices.SortStableFunc(f.Instances, func(a, b instanceJSON) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(f.Instances, func(a, b instanceJSON) int { return strings.Compare(a.label, b.label) })
 	for _, failure := range obs.Failures {
 		f.Failures = append(f.Failures, failure.Error())
 	}
@@ -210,7 +212,7 @@ func newFleet(d *keyset.Document, obs *fleet.Observation) *fleetJSON {
 
 func newInstance(d *keyset.Document, obs *fleet.Observation, i *fleet.Instance, clashes []string) instanceJSON {
 	r := &i.Report
-	j := instanceJSON{Name: i.Name(), ID: r.ID, Address: i.Address, Also: i.Also, Source: i.Source, Verifies: []string{}, Health: health(d, obs, i, clashes)}
+	j := instanceJSON{label: displayName(obs, i), Name: i.Name(), ID: r.ID, Address: i.Address, Also: i.Also, Source: i.Source, Verifies: []string{}, Health: health(d, obs, i, clashes)}
 	if i.Err != nil {
 		return j
 	}
@@ -225,6 +227,29 @@ func newInstance(d *keyset.Document, obs *fleet.Observation, i *fleet.Instance, 
 	}
 	return j
 }
+
+// displayName names an instance for people, as no other of its observation is named: where
+// a name repeats, as of two on one host, with the address beside it, or with the begin of
+// the id that a registry has.
+func displayName(obs *fleet.Observation, i *fleet.Instance) string {
+	name := cmp.Or(i.Name(), "an instance")
+	repeats := func(o fleet.Instance) bool {
+		return (o.Address != i.Address || o.Source != i.Source) && cmp.Or(o.Name(), "an instance") == name
+	}
+	switch {
+	case !slices.ContainsFunc(obs.Instances, repeats):
+		return name
+	case name == i.Address:
+		return name + " (" + i.Source + ")"
+	case i.Registered && len(i.Address) > shortID:
+		return name + " (" + i.Address[:shortID] + ")"
+	default:
+		return name + " (" + i.Address + ")"
+	}
+}
+
+// shortID is how much of an id is enough to tell instances apart.
+const shortID = 8
 
 // health says in a few words how an instance is; clashes are the ids of more than one.
 func health(d *keyset.Document, obs *fleet.Observation, i *fleet.Instance, clashes []string) string {
@@ -260,7 +285,7 @@ func (f *fleetJSON) text(p *printer, staged string) {
 	header = append(header, "LOADED", "SEEN", "HEALTH")
 	var rows [][]string
 	for _, i := range f.Instances {
-		row := []string{i.Name, "–", orDash(i.SealsWith)}
+		row := []string{i.label, "–", orDash(i.SealsWith)}
 		seen, loaded := "–", "–"
 		if i.Seen != "" {
 			row[1], seen = strconv.FormatInt(i.Revision, 10), shortDuration(i.ago)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,7 +30,12 @@ retiring, and no token in flight is refused.
 
 With --replace it begins a new lineage in the place of a keyset that no key service can
 open any more. Servers that run refuse it and go on with their old keys until they are
-restarted.`,
+restarted.
+
+With --fleet it asks the servers first. If one of them holds a keyset of this name, the
+store has lost it: a new one would cost every token in flight, and init exits 6. Put the
+newest backup back; if it is lost for good, add --yes --reason TEXT. Servers that wait for
+a first keyset, or that do not run yet, are in nobody's way.`,
 		Example: `  keytool init --store keyset.json --name billing --key-service localkek:///etc/echoseal/kek.key
   keytool init --secret-file current.secret --secret-file previous.secret`,
 		Args: usageArgs(cobra.NoArgs),
@@ -83,8 +89,18 @@ func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool, note
 	if o.After, err = c.vacant(ctx, replace); err != nil {
 		return err
 	}
+	obs := c.hear(ctx)
+	held := holders(&obs, a.flags.name)
 	report := &change{Action: "init", DryRun: a.flags.dryRun, Name: a.flags.name, Store: c.place(), Revision: o.After + 1}
-	report.Note = note
+	report.Reasons, report.Note = held, note
+	if said := unheard(&obs, a.flags.name); said != "" {
+		report.Note = strings.TrimPrefix(note+"; "+said, "; ")
+	}
+	if len(held) > 0 && a.flags.reason == "" {
+		report.inUse()
+		a.report = report
+		return exit(blocked)
+	}
 	if a.flags.dryRun {
 		what := "a new primary"
 		if n := len(o.Secrets); n > 0 {
@@ -93,6 +109,9 @@ func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool, note
 		report.Verdict, report.Summary = verdictDue, fmt.Sprintf("make the keyset %s of %s", a.flags.name, what)
 		a.report = report
 		return a.pendingIfAsked()
+	}
+	if err := c.confirmInit(held, replace); err != nil {
+		return err
 	}
 	o.Name, o.Note = a.flags.name, a.stamp()
 	doc, auth, err := keyset.Init(ctx, c.services, o)
@@ -105,10 +124,10 @@ func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool, note
 		return err
 	}
 	a.report = report
-	report.KID, report.Verdict = doc.Primary().KID, verdictDone
+	report.KID, report.Verdict, report.Reasons = doc.Primary().KID, verdictDone, nil
 	report.Summary = fmt.Sprintf("a new keyset; primary %s, ttl %s, wrapped by %s", report.KID, shortDuration(doc.TTL), doc.Primary().Wrapped[0].Service)
 	switch {
-	case replace:
+	case replace, len(held) > 0:
 		report.Then = "start every server again: those that run refuse the new lineage, and say so"
 	case len(o.Secrets) > 0:
 		report.Then = "start the servers again on the keyset, one after the other: they share every key with those that are not yet"
@@ -138,7 +157,35 @@ func (o *opened) vacant(ctx context.Context, replace bool) (after int64, err err
 		o.app.note("what is there is no keyset that can be read (%v); the new one begins at revision 1", err)
 	}
 	o.version = version
-	return after, o.app.confirm("Replacing the keyset at " + o.place())
+	return after, nil
+}
+
+// inUse says why there is no new keyset: servers hold one of its name.
+func (c *change) inUse() {
+	c.Verdict, c.Revision = verdictBlocked, 0
+	c.Summary = fmt.Sprintf("%s a keyset %s, and the store has none: a new one would cost every token in flight", counted(len(c.Reasons), "server holds", "servers hold"), c.Name)
+	for i := range c.Reasons {
+		c.Reasons[i].Fix = "put the newest backup of the keyset back at " + c.Store + ", or correct --store; servers go on with what they hold, as long as its max-stale allows"
+	}
+	c.Note = strings.TrimSuffix("what they say cannot be checked without the keyset; "+c.Note, "; ")
+	c.Then = "if it is lost for good: the same command with --yes --reason TEXT, and then start every server again"
+}
+
+// confirmInit asks before a keyset takes the place of one that servers hold.
+func (o *opened) confirmInit(held []reason, replace bool) error {
+	if len(held) == 0 && !replace {
+		return nil
+	}
+	for _, h := range held[:min(len(held), maxReasons)] {
+		o.app.note("expect  %s: %s; it refuses the new keyset until it is started again", h.label, h.line)
+	}
+	if others := len(held) - maxReasons; others > 0 {
+		o.app.note("expect  the same of %s", counted(others, "other server", "other servers"))
+	}
+	if replace {
+		return o.app.confirm("Replacing the keyset at " + o.place())
+	}
+	return o.app.confirm("Beginning a new keyset " + o.app.flags.name + ", while servers hold one,")
 }
 
 // keepLineEndFlag is that of the commands that read what somebody may have written with an

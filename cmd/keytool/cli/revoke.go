@@ -274,7 +274,7 @@ func window(obs *fleet.Observation) string {
 		switch {
 		case !in.Live():
 		case in.Err != nil || !in.Report.Fresh(obs.Ended):
-			unknown = append(unknown, in.Name())
+			unknown = append(unknown, displayName(obs, in))
 		default:
 			every = max(every, in.Report.Every)
 		}

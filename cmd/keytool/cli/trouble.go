@@ -106,7 +106,7 @@ func (j judge) complaints(i *fleet.Instance) (all []reason) {
 		said.Code, said.Detail = codeNotReady, "not ready: "+r.Reason
 	}
 	out := j.reason(said, rotation.Blocked)
-	out.Fix = "look after " + said.Instance + ": its log, its store, its key services"
+	out.Fix = "look after " + out.label + ": its log, its store, its key services"
 	return append(all, out)
 }
 

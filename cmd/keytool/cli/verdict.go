@@ -215,11 +215,14 @@ func then(s rotation.Step) string {
 
 // reason turns a reason into JSON and into a line for people.
 func (j judge) reason(r rotation.Reason, of rotation.Kind) reason {
-	i := j.instance(r.ID)
-	if i != nil {
+	i := j.instance(r)
+	if i != nil && i.Err == nil {
 		r.Health = because(i)
 	}
-	text := r.String()
+	text, name := r.String(), r.Instance // which tells the address by itself
+	if i != nil {
+		r.Instance = displayName(j.obs, i)
+	}
 	if r.Code == rotation.DueBudget {
 		text = budgetText(r.Seals, r.KID)
 	}
@@ -228,7 +231,7 @@ func (j judge) reason(r rotation.Reason, of rotation.Kind) reason {
 		text = strings.ReplaceAll(text, r.Until.UTC().Format(time.RFC3339), formatTime(r.Until))
 	}
 	out := reason{
-		Code: r.Code, Text: text, KID: r.KID, Instance: r.Instance, ID: r.ID, Address: r.Address, Source: r.Source,
+		Code: r.Code, Text: text, KID: r.KID, Instance: name, ID: r.ID, Address: r.Address, Source: r.Source,
 		Revision: r.Revision, Seen: formatTime(r.Seen), Peer: r.Peer, Service: r.Service, Until: formatTime(r.Until),
 		label: "why", line: text,
 	}
@@ -244,14 +247,14 @@ func (j judge) reason(r rotation.Reason, of rotation.Kind) reason {
 		return out
 	}
 	out.label = r.Instance
-	what := saidOf(out.line, r.Instance)
+	what := saidOf(out.line, name)
 	out.line, out.change = what, r.Instance+": "+what
 	if !r.Seen.IsZero() {
 		out.line = fmt.Sprintf("revision %d, seen %s ago: %s", r.Revision, shortDuration(max(0, j.now.Sub(r.Seen)).Truncate(time.Second)), what)
 		out.change = fmt.Sprintf("%s at revision %d %s", r.Instance, r.Revision, what)
 	}
 	if r.Code == rotation.CannotUnwrap {
-		if i != nil && out.Fix != "" {
+		if i != nil && i.Err == nil && out.Fix != "" {
 			out.Fix += "; it retries every " + shortDuration(i.Report.Every)
 		}
 	}
@@ -265,8 +268,12 @@ func saidOf(text, instance string) string {
 	return what
 }
 
-func (j judge) instance(id string) *fleet.Instance {
-	i := slices.IndexFunc(j.obs.Instances, func(i fleet.Instance) bool { return i.Err == nil && i.Report.ID == id })
+// instance returns the one that a reason is about, or nil.
+func (j judge) instance(r rotation.Reason) *fleet.Instance {
+	if r.Instance == "" {
+		return nil
+	}
+	i := slices.IndexFunc(j.obs.Instances, func(i fleet.Instance) bool { return i.Address == r.Address && i.Source == r.Source })
 	if i < 0 {
 		return nil
 	}

@@ -76,6 +76,7 @@ type Ways struct {
 	Fails    string        // the key id that it cannot unwrap
 	Kind     string        // why, a keyset.Kind
 	Lineage  string        // in the place of the keyset's
+	Host     string        // in the place of its name
 }
 
 // Every is the interval of the instances.
@@ -164,7 +165,7 @@ func (i *Instance) follow(ctx context.Context) error {
 func (i *Instance) report() fleet.Report {
 	d, w := i.loaded.doc, i.ways
 	r := fleet.Report{
-		ID: i.ID(), Host: i.name, Started: i.began, Now: i.fleet.Now().Add(w.Clock - w.Age), Every: Every, Stopped: w.Stopped,
+		ID: i.ID(), Host: cmp.Or(w.Host, i.name), Started: i.began, Now: i.fleet.Now().Add(w.Clock - w.Age), Every: Every, Stopped: w.Stopped,
 		Keyset: d.Name, Lineage: d.Lineage, Revision: d.Revision, Tag: base64.StdEncoding.EncodeToString(d.Tag), Loaded: i.loaded.at,
 		TTL: d.TTL, Ready: w.NotReady == "", Reason: cmp.Or(w.NotReady, w.Degraded), Software: "test",
 	}
