@@ -483,6 +483,30 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// Why a ring is not ready says less than what has made it so: a report has both.
+func TestReportKeepsTheCause(t *testing.T) {
+	w := newWorld(t)
+	r := w.open()
+	w.store.fail(errDown)
+	_ = r.Refresh(t.Context())
+	cause := reportOf(t, w, r).Reason
+	contains(t, "degraded", cause, errDown.Error())
+	w.clock.advance(time.Hour)
+	_ = r.Refresh(t.Context())
+	stale := reportOf(t, w, r)
+	if contains(t, "stale", stale.Reason, "may go on for 1h0m0s; ", errDown.Error()); stale.Ready {
+		t.Errorf("%+v", stale)
+	}
+
+	// Without another cause it is said once.
+	w.store.fail(nil)
+	_ = r.Refresh(t.Context())
+	w.clock.advance(time.Hour)
+	if reason := reportOf(t, w, r).Reason; strings.Contains(reason, ";") || !strings.HasSuffix(reason, "may go on for 1h0m0s") {
+		t.Errorf("%q", reason)
+	}
+}
+
 // A document that is large is warned of.
 func TestLargeDocument(t *testing.T) {
 	w := newWorld(t)

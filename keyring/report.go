@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/echoseal/echoseal/fleet"
@@ -44,7 +45,7 @@ func (r *Ring) report(stopped bool) fleet.Report {
 	case !r.wasReady:
 		report.Reason = fleet.Starting
 	default:
-		report.Reason = why
+		report.Reason = joined(why, r.degraded())
 	}
 	if s.sealing != nil {
 		report.Primary = s.sealing.kid.String()
@@ -61,6 +62,14 @@ func (r *Ring) report(stopped bool) fleet.Report {
 		}
 	}
 	return report
+}
+
+// joined adds the cause to what has come of it.
+func joined(why, cause string) string {
+	if cause == "" || strings.Contains(why, cause) {
+		return why
+	}
+	return why + "; " + cause
 }
 
 func (r *Ring) reportEntry(report *fleet.Report, e *entry) {
