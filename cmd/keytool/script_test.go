@@ -264,6 +264,10 @@ func setInstance(ts *testscript.TestScript, _ bool, args []string) {
 				ways.ID = w.instances[value].ID()
 			case "lineage":
 				ways.Lineage = value
+			case "status":
+				n, err := strconv.Atoi(value)
+				ts.Check(err)
+				ways.Status = n
 			case "host":
 				ways.Host = value
 			case "fails":

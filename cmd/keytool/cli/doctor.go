@@ -225,6 +225,9 @@ func (a *app) doctorStore(ctx context.Context, r *doctorReport, o *opened) (ther
 	if exitOf(err) == usage {
 		return false, err
 	}
+	if err != nil {
+		err = errors.New(strings.TrimPrefix(err.Error(), o.place()+": ")) // which is said before it
+	}
 	if !r.try(what, err, fmt.Sprintf("read and verified in %s", shortDuration(took)), "") {
 		return false, nil
 	}

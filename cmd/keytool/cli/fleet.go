@@ -22,7 +22,10 @@ func (a *app) fleetCommand() *cobra.Command {
 		Use:   "fleet",
 		Short: "Shows every instance and what it reports",
 		Long: `fleet asks every source for the reports of the instances, and shows what each of them
-holds and whether it can be relied on. -o json shows which wrappings each has opened.`,
+holds and whether it can be relied on. -o json shows which wrappings each has opened.
+
+If the keyset is lost or damaged it exits 1, and shows all the same what the instances
+say, which nothing can check then.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := a.context(cmd)
@@ -116,13 +119,20 @@ func cut(text string) string {
 }
 
 func (a *app) showFleet(ctx context.Context) error {
-	o, err := a.open(ctx)
+	o, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer o.close()
 	if len(o.sources) == 0 {
 		return usagef("set --fleet or ECHOSEAL_FLEET: where the servers report")
+	}
+	if err := misconfigured(o.load(ctx)); err != nil {
+		if exitOf(err) != usage && ctx.Err() == nil {
+			obs := o.hear(ctx)
+			a.report = newHearsay(&obs)
+		}
+		return err
 	}
 	at, obs, err := o.look(ctx)
 	if err != nil {
@@ -251,7 +261,8 @@ func displayName(obs *fleet.Observation, i *fleet.Instance) string {
 // shortID is how much of an id is enough to tell instances apart.
 const shortID = 8
 
-// health says in a few words how an instance is; clashes are the ids of more than one.
+// health says in a few words how an instance is; d is nil if the keyset cannot be read, and
+// clashes are the ids of more than one.
 func health(d *keyset.Document, obs *fleet.Observation, i *fleet.Instance, clashes []string) string {
 	r := &i.Report
 	switch {
@@ -265,7 +276,7 @@ func health(d *keyset.Document, obs *fleet.Observation, i *fleet.Instance, clash
 		return "stopped"
 	case !r.Fresh(obs.Ended):
 		return "SILENT"
-	case r.Lineage != d.Lineage:
+	case d != nil && r.Lineage != d.Lineage:
 		return "OTHER KEYSET"
 	case slices.Contains(clashes, r.ID):
 		return "DUPLICATE ID"

@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/echoseal/echoseal/fleet"
+	"github.com/echoseal/echoseal/keyset"
 	"github.com/echoseal/echoseal/rotation"
 )
 
@@ -71,6 +74,61 @@ func unheard(obs *fleet.Observation, name string) string {
 		said = append(said, "no report comes from "+list(few(silent))+", as it should be before there is a keyset")
 	}
 	return strings.Join(said, "; ")
+}
+
+// absent says what to do if there is nothing at a place.
+func absent(place string) error {
+	return fmt.Errorf("%w at %s: if there was one, put its backup back; if there never was, keytool init makes one", keyset.ErrNotExist, place)
+}
+
+// damaged says what to do about a text at a place that is no keyset.
+func damaged(place string, text []byte, err error) error {
+	switch {
+	case newerFormat(text):
+		return fmt.Errorf("%s: %w", place, err) // which says to use a newer program
+	case len(bytes.TrimSpace(text)) == 0:
+		return fmt.Errorf("%s: %w: put the newest backup of the keyset back; if there never was one, remove what is there and make one with keytool init", place, err)
+	default:
+		return fmt.Errorf("%s: %w: put the newest backup of the keyset back, and check it first: keytool validate FILE; servers go on with what they hold: keytool fleet", place, err)
+	}
+}
+
+// newerFormat reports whether a document is of a format that only a newer program reads,
+// which the error says.
+func newerFormat(text []byte) bool {
+	var format struct {
+		Version int64 `json:"version"`
+	}
+	return json.Unmarshal(text, &format) == nil && format.Version > 1
+}
+
+// A hearsay is the report of fleet where there is no keyset to check reports with.
+type hearsay struct {
+	Verdict string `json:"verdict"`
+	Summary string `json:"summary"`
+	*fleetJSON
+	Tag string `json:"tag"`
+}
+
+func newHearsay(obs *fleet.Observation) *hearsay {
+	said := 0
+	for n := range obs.Instances {
+		if obs.Instances[n].Err == nil {
+			said++
+		}
+	}
+	return &hearsay{
+		Verdict: verdictBlocked, fleetJSON: newFleet(nil, obs), Tag: tagNotChecked,
+		Summary: fmt.Sprintf("the keyset cannot be read, so nothing can check what %s", counted(said, "instance says", "instances say")),
+	}
+}
+
+func (h *hearsay) text(p *printer) {
+	p.linef("%s  %s", verdictText(p, h.Verdict, false), h.Summary)
+	p.linef("")
+	h.fleetJSON.text(p, "")
+	p.linef("")
+	p.linef("tag  %s: whoever answers in an instance's place can say anything", h.Tag)
 }
 
 // few leaves out most of what would fill the screen.

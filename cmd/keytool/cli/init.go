@@ -147,11 +147,16 @@ func (o *opened) vacant(ctx context.Context, replace bool) (after int64, err err
 		return 0, nil
 	case err != nil:
 		return 0, err
+	}
+	old, err := keyset.Parse(text)
+	switch {
+	case !replace && err != nil:
+		return 0, damaged(o.place(), text, err)
 	case !replace:
 		return 0, fmt.Errorf("there is a keyset at %s already; keytool status shows it, and keytool rotate replaces its key", o.place())
 	}
 	// What cannot be opened cannot be verified either; its revision is only made larger.
-	if old, err := keyset.Parse(text); err == nil {
+	if err == nil {
 		after = old.Revision
 	} else {
 		o.app.note("what is there is no keyset that can be read (%v); the new one begins at revision 1", err)

@@ -236,12 +236,15 @@ func (a *app) inspectStore(ctx context.Context, i *inspection) error {
 	}
 	defer closeSource(source)
 	text, _, err := source.Load(ctx)
+	if errors.Is(err, keyset.ErrNotExist) {
+		return absent(a.placeOf(source))
+	}
 	if err != nil {
 		return err
 	}
 	doc, err := keyset.Parse(text)
 	if err != nil {
-		return err
+		return damaged(a.placeOf(source), text, err)
 	}
 	i.doc, i.tag = doc, tagNotChecked
 	return nil

@@ -113,25 +113,27 @@ func closeSource(s keyset.Source) {
 }
 
 // place names the store for people, without a credential.
-func (o *opened) place() string {
-	if s, ok := o.source.(fmt.Stringer); ok {
+func (o *opened) place() string { return o.app.placeOf(o.source) }
+
+func (a *app) placeOf(source keyset.Source) string {
+	if s, ok := source.(fmt.Stringer); ok {
 		return s.String()
 	}
-	return o.app.flags.store
+	return a.flags.store
 }
 
 // load reads the document, and verifies it.
 func (o *opened) load(ctx context.Context) error {
 	text, version, err := o.source.Load(ctx)
 	if errors.Is(err, keyset.ErrNotExist) {
-		return fmt.Errorf("%w at %s: if there was one, put its backup back; if there never was, keytool init makes one", keyset.ErrNotExist, o.place())
+		return absent(o.place())
 	}
 	if err != nil {
 		return err
 	}
 	doc, err := keyset.Parse(text)
 	if err != nil {
-		return fmt.Errorf("%s: %w", o.place(), err)
+		return damaged(o.place(), text, err)
 	}
 	if doc.Name != o.app.flags.name {
 		return usagef("the keyset at %s is %s, and --name is %s: correct one of the two", o.place(), doc.Name, shown(o.app.flags.name))

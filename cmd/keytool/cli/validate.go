@@ -17,6 +17,7 @@ type validateReport struct {
 	File     string   `json:"file"`
 	Valid    bool     `json:"valid"`
 	Problem  string   `json:"problem,omitempty"`
+	Fix      string   `json:"fix,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 	Name     string   `json:"name,omitempty"`
 	Lineage  string   `json:"lineage,omitempty"`
@@ -30,6 +31,9 @@ func (r *validateReport) text(p *printer) {
 	if !r.Valid {
 		p.linef("%s  %s", p.paint(red, "INVALID"), r.File)
 		p.linef("  why     %s", r.Problem)
+		if r.Fix != "" {
+			p.linef("  fix     %s", r.Fix)
+		}
 		return
 	}
 	p.linef("%s  %s", p.paint(green, "VALID"), r.File)
@@ -58,6 +62,9 @@ FILE may be - for standard input. It exits 4 if the document is not a keyset.`,
 			d, err := keyset.Parse(doc)
 			if err != nil {
 				r.Problem = err.Error()
+				if !newerFormat(doc) {
+					r.Fix = "no server takes it, and nothing can mend it: take another copy of the keyset, the newest that is valid"
+				}
 				return exit(refused)
 			}
 			r.Valid, r.Name, r.Lineage, r.Revision = true, d.Name, d.Lineage, d.Revision

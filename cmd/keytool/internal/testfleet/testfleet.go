@@ -66,6 +66,7 @@ type Ways struct {
 	Down     bool          // it does not answer
 	Pinned   bool          // it goes on with what it holds
 	Garbage  bool          // it answers with something else
+	Status   int           // it answers with that status alone, as another server does
 	Forged   bool          // it signs with a key of its own
 	Stopped  bool          // its last report says that it has ended
 	NotReady string        // why it is not ready
@@ -215,10 +216,14 @@ func (i *Instance) Handler() http.Handler {
 	serve := fleet.Handler(i.Signed)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i.mu.Lock()
-		down := i.ways.Down
+		down, status := i.ways.Down, i.ways.Status
 		i.mu.Unlock()
 		if down {
 			panic(http.ErrAbortHandler)
+		}
+		if status != 0 {
+			w.WriteHeader(status)
+			return
 		}
 		serve.ServeHTTP(w, r)
 	})
