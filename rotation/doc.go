@@ -31,7 +31,8 @@
 // and this way every change counts against the rotation.
 //
 // Staging, aborting and rolling back need no proof: a staged key never sealed a token, and
-// every ready instance holds all retiring keys. Revoking a key, and [Request] with Force,
+// every ready instance holds all retiring keys. But nothing is staged or retired in a
+// document that an instance has left behind, see [Next]. Revoking a key, and [Request] with Force,
 // are outside the guarantee.
 //
 // The tests walk through every world that a model of the fleet can reach, and through it

@@ -11,12 +11,16 @@ import (
 
 // Next returns the next step that is safe. now is a reading of the clock from before the
 // first source was asked; if o.Began is earlier, that counts. Next changes nothing and
-// never panics.
+// never panics, and gives no time that RFC 3339 cannot write: its last second stands for
+// all that is later.
 //
-// A retiring key is dropped, and a key is staged, whatever is wrong with the fleet: both
-// are safe without a report. Only promoting and draining are ever blocked.
+// A key is staged, and a retiring one is dropped, without a report and whatever is wrong
+// with the fleet, but for one thing: an instance that reports a later revision than that of
+// d, or the same with another content. Then d is not the newest document, as after a store
+// was restored from an old copy: a change of it would fork the keyset, and what it says of
+// a retiring key may have been undone since, so that the key seals again.
 func Next(d *keyset.Document, o fleet.Observation, now time.Time, r Request) Step {
-	return safe().next(d, o, now, r)
+	return safe().next(d, o, now, r).tellable()
 }
 
 func (r rules) next(d *keyset.Document, o fleet.Observation, now time.Time, request Request) Step {
@@ -114,6 +118,12 @@ func (v *view) begin(primary keyset.Key, request Request) Step {
 	if len(s.Reasons) == 0 {
 		return Step{Kind: Done, Goal: Done, KID: primary.KID, NotBefore: due}
 	}
+	if overtaken := v.overtaken(); len(overtaken) > 0 {
+		s.Reasons = append(overtaken, s.Reasons...)
+		if !request.Force {
+			s.Kind = Blocked
+		}
+	}
 	return s
 }
 
@@ -173,7 +183,7 @@ func (v *view) drain(k keyset.Key) Step {
 		case i.Report.Primary == k.KID:
 			reasons = append(reasons, v.lag(StillSealing, i, k.KID, k.Demoted))
 		case i.Report.Primary == "":
-			reasons = append(reasons, v.about(NotSealing, i, k.KID))
+			reasons = append(reasons, about(NotSealing, i, k.KID))
 		}
 	}
 	return verdict(Drain, k.KID, v.now, v.until(reasons, k.KID, k.Demoted.Add(v.rules.drain(v.p))))
@@ -190,9 +200,10 @@ func (v *view) until(reasons []Reason, kid string, at time.Time) []Reason {
 }
 
 // retire: the last token under the key has expired by every clock. No report is needed;
-// but if one shows that an assumption was broken, it is heeded.
+// but if one shows that an assumption was broken, or that there is a later document, in
+// which the key may be back in use, it is heeded. A key that stays harms nobody.
 func (v *view) retire(k keyset.Key) Step {
-	var reasons []Reason
+	reasons := v.overtaken()
 	if at := v.drained(k).Add(v.rules.retire(v.p, k.MaxTTL)); v.now.Before(at) {
 		reasons = append(reasons, Reason{Code: Expiring, KID: k.KID, Until: at})
 	}
@@ -202,12 +213,12 @@ func (v *view) retire(k keyset.Key) Step {
 			continue
 		}
 		if i.Live() && i.Report.Primary == k.KID {
-			reasons = append(reasons, v.about(StillSealing, i, k.KID))
+			reasons = append(reasons, about(StillSealing, i, k.KID))
 		}
 		for _, use := range i.Report.Keys {
 			until := use.LiveUntil.Add(v.p.MaxSkew)
 			if use.KID == k.KID && !use.LiveUntil.IsZero() && v.now.Before(until) {
-				reason := v.about(LiveTokens, i, k.KID)
+				reason := about(LiveTokens, i, k.KID)
 				reason.Until = until
 				reasons = append(reasons, reason)
 			}

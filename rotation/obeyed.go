@@ -14,6 +14,15 @@ const (
 	Drop Kind = "drop" // every instance has opened what is left of a key's wrappings
 )
 
+// Faults returns what is wrong with the fleet of a keyset, whether a rotation is open or
+// not: all that would block one, whatever its key. [Reason.Fault] is true of each. now is
+// as in [Next].
+func Faults(d *keyset.Document, o fleet.Observation, now time.Time) []Reason {
+	v := safe().look(d, o, now, Request{})
+	v.lookAtInstances(false)
+	return Step{Reasons: v.faults}.tellable().Reasons
+}
+
 // Obeyed tells whether every live instance holds the revision of d, or a later one, and
 // nobody can come by an earlier one any more; this is when a revoked key is out of use
 // everywhere. The step is Done, Wait or Blocked. now is as in [Next].
@@ -68,7 +77,7 @@ func opened(r *fleet.Report, kid string, left []keyset.WrappedKey) bool {
 }
 
 func (v *view) notOpened(i *fleet.Instance, kid string, left []keyset.WrappedKey) Reason {
-	reason := v.about(NotOpened, i, kid)
+	reason := about(NotOpened, i, kid)
 	reason.Service = left[0].Service
 	for _, f := range i.Report.Failed {
 		if f.KID == kid && slices.ContainsFunc(left, func(w keyset.WrappedKey) bool { return w.Service == f.Service }) {
@@ -82,5 +91,5 @@ func done(s Step) Step {
 	if s.Kind == s.Goal {
 		s.Kind = Done
 	}
-	return s
+	return s.tellable()
 }

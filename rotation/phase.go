@@ -85,7 +85,11 @@ func Phases(d *keyset.Document, now time.Time, s Step) []Phase {
 			}
 		}
 	}
-	return []Phase{distribute, promote, retire}
+	phases := []Phase{distribute, promote, retire}
+	for i := range phases {
+		phases[i].At = tellable(phases[i].At)
+	}
+	return phases
 }
 
 func (p *Phase) over(at time.Time) { p.State, p.Since, p.At = Over, at, at }

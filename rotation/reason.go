@@ -1,6 +1,7 @@
 package rotation
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/echoseal/echoseal/fleet"
@@ -112,6 +113,21 @@ type Reason struct {
 	Have, Want int            // instances that report, and that have to
 	Seals      int64          // estimated seals under the key
 	Detail     string         // what was wrong in detail; no secret is in it
+}
+
+// About returns a reason with what there is to say of an instance, whatever the code. The
+// other members are zero.
+func About(code Code, i *fleet.Instance) Reason {
+	r := Reason{Code: code, Instance: cmp.Or(i.Name(), "an instance"), Address: i.Address, Source: i.Source}
+	if i.Err != nil {
+		r.Detail = i.Err.Error()
+		if i.Registered {
+			r.ID = i.Address
+		}
+		return r
+	}
+	r.ID, r.Revision, r.Seen, r.Health = i.Report.ID, i.Report.Revision, i.Report.Now, i.Report.Health()
+	return r
 }
 
 // Fault reports whether somebody has to do something, so that waiting alone does not

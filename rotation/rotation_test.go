@@ -222,21 +222,21 @@ func TestEveryFaultBlocksPromoteAndDrain(t *testing.T) {
 		{"fork", rotation.Fork, func(_ *scene, i *fleet.Instance) { i.Report.Tag = "another" }, "same revision"},
 		{"stale", rotation.Silent, func(_ *scene, i *fleet.Instance) {
 			i.Registered, i.Report.Now = true, i.Report.Now.Add(-45*time.Second)
-		}, "its reports have ceased; it counts until "},
-		{"stale at an address", rotation.Silent, func(_ *scene, i *fleet.Instance) { i.Report.Every = time.Millisecond }, "its reports have ceased"},
+		}, "it has stopped reporting; it counts as running until "},
+		{"stale at an address", rotation.Silent, func(_ *scene, i *fleet.Instance) { i.Report.Every = time.Millisecond }, "it has stopped reporting"},
 		{"clock ahead", rotation.ClockOff, func(s *scene, i *fleet.Instance) {
 			i.Registered, i.Report.Now = true, s.o.Ended.Add(skew/2+time.Millisecond)
-		}, "its clock is 30.001s ahead, more than 30s"},
-		{"clock behind", rotation.ClockOff, func(s *scene, i *fleet.Instance) { i.Report.Now = s.o.Began.Add(-skew/2 - time.Millisecond) }, "its clock is 30.001s behind, more than 30s"},
+		}, "its clock is 30.001s ahead; at most 30s is allowed"},
+		{"clock behind", rotation.ClockOff, func(s *scene, i *fleet.Instance) { i.Report.Now = s.o.Began.Add(-skew/2 - time.Millisecond) }, "its clock is 30.001s behind; at most 30s is allowed"},
 		{"twin", rotation.DuplicateID, func(s *scene, i *fleet.Instance) {
 			i.Report.ID, i.Report.Started = s.o.Instances[0].Report.ID, start.Add(1)
 		}, "another process reports under its id"},
-		{"too few", rotation.TooFewReports, func(s *scene, _ *fleet.Instance) { s.d.Policy.MinInstances = 3 }, "2 of at least 3 instances report"},
+		{"too few", rotation.TooFewReports, func(s *scene, _ *fleet.Instance) { s.d.Policy.MinInstances = 3 }, "2 instances report, and at least 3 have to"},
 		{"fewer than asked for", rotation.TooFewReports, func(s *scene, _ *fleet.Instance) {
 			p := s.d.Policy
 			p.MinInstances = 4
 			s.request.Policy = &p
-		}, "2 of at least 4 instances report"},
+		}, "2 instances report, and at least 4 have to"},
 	}
 	for _, fault := range faults {
 		t.Run(fault.name, func(t *testing.T) {
@@ -273,18 +273,129 @@ func TestEveryFaultBlocksPromoteAndDrain(t *testing.T) {
 			s.request.Force = true
 			check(s.next()) // a drain is never forced: a key would go under which tokens live
 
-			// What needs no report is never blocked.
+			// What needs no report is blocked by nothing but a document that is not the newest.
 			s.do(s.d.Drain(s.note(), s.old))
 			s.later(24 * time.Hour)
 			s.instance("mcp-a")
 			s.instance("mcp-b")
 			fault.spoil(s, &s.o.Instances[1])
+			if fault.code == rotation.NewerRevision || fault.code == rotation.Fork {
+				s.want(rotation.Blocked, rotation.Retire, s.old, never, fault.code)
+				return
+			}
 			s.want(rotation.Retire, rotation.Retire, s.old, never)
 			s.do(s.d.Retire(s.note(), s.old))
 			s.request.Replace = s.new
 			s.want(rotation.Stage, rotation.Stage, s.new, never, rotation.DueReplace)
 		})
 	}
+}
+
+// A store that was restored from an old copy has a document that servers have left behind.
+// To go on from it would fork the keyset.
+func TestOldDocument(t *testing.T) {
+	for code, spoil := range map[rotation.Code]func(*fleet.Report){
+		rotation.NewerRevision: func(r *fleet.Report) { r.Revision++ },
+		rotation.Fork:          func(r *fleet.Report) { r.Tag = "another" },
+	} {
+		s := newScene(t)
+		due := start.Add(s.d.Policy.MaxAge)
+		s.later(s.d.Policy.MaxAge)
+		i := s.instance("mcp-a")
+		spoil(&i.Report)
+		step := s.want(rotation.Blocked, rotation.Stage, s.old, never, code, rotation.DueAge)
+		if r := step.Reasons[0]; !strings.Contains(r.Fix(), "newest copy") {
+			t.Errorf("%s\nfix %s", r, r.Fix())
+		}
+		s.request.Replace = s.old
+		s.want(rotation.Blocked, rotation.Stage, s.old, never, code, rotation.DueAge, rotation.DueReplace)
+		s.request.Force = true
+		if step := s.want(rotation.Stage, rotation.Stage, s.old, never, code, rotation.DueAge, rotation.DueReplace); !step.Forced() {
+			t.Errorf("%+v", step)
+		}
+		s.request = rotation.Request{}
+
+		// A process that has ended holds nothing that could be forked.
+		i.Registered, i.Report.Stopped = true, true
+		if step := s.want(rotation.Stage, rotation.Stage, s.old, never, rotation.DueAge); step.Forced() {
+			t.Errorf("%+v", step)
+		}
+		// One that is silent for now may come back with what it holds.
+		i.Report.Stopped, i.Report.Now = false, s.now.Add(-time.Hour)
+		s.want(rotation.Blocked, rotation.Stage, s.old, never, code, rotation.DueAge)
+		// Whoever has another keyset, or no proof of one, is no evidence.
+		i.Report.Lineage = "another"
+		s.want(rotation.Stage, rotation.Stage, s.old, never, rotation.DueAge)
+		i.Report.Lineage, i.Err = s.d.Lineage, fleet.ErrMAC
+		s.want(rotation.Stage, rotation.Stage, s.old, never, rotation.DueAge)
+		// What is not due is not blocked.
+		i.Err = nil
+		s.later(-time.Minute)
+		spoil(&s.instance("mcp-a").Report)
+		s.want(rotation.Done, rotation.Done, s.old, due)
+	}
+}
+
+// What is called off in a later document may be in use again there: nothing is dropped by
+// an older one.
+func TestOldDocumentRetiresNothing(t *testing.T) {
+	s := staged(t)
+	s.do(s.d.Promote(s.note(), s.new))
+	s.later(settle + skew)
+	s.do(s.d.Drain(s.note(), s.old))
+	copied := s.d.Next()
+	// Until a while ago the old key has sealed again, and no report shows that it did.
+	s.do(s.d.Rollback(s.note(), s.old))
+	s.later(24 * time.Hour)
+	s.do(s.d.Rollback(s.note(), s.new))
+	s.later(time.Minute)
+	s.instance("mcp-a")
+	s.d = copied
+	for _, force := range []bool{false, true} {
+		s.request.Force = force
+		s.want(rotation.Blocked, rotation.Retire, s.old, never, rotation.NewerRevision)
+	}
+}
+
+// Faults are what blocks a promotion whatever its key, open or not.
+func TestFaults(t *testing.T) {
+	s := staged(t)
+	if got := rotation.Faults(s.d, s.o, s.now); got != nil {
+		t.Errorf("%+v", got)
+	}
+	s.o.Instances[0].Report.Revision++
+	s.o.Instances[1].Err = fleet.ErrMAC
+	s.o.Instances[1].Report = fleet.Report{}
+	s.instance("mcp-c").Report.Verifies = nil // it lags
+	blocked := s.next().Reasons
+	s.do(s.d.Abort(s.note(), s.new))
+	s.d.Revision -= 1
+	got := rotation.Faults(s.d, s.o, s.now)
+	if len(got) != 2 || got[0].Code != rotation.NewerRevision || got[1].Code != rotation.BadMAC || !slices.Equal(got, blocked[:2]) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Force by itself drops no key earlier; with a policy that asks for less it does.
+func TestForceHastensByItsPolicyOnly(t *testing.T) {
+	s := staged(t)
+	s.do(s.d.Promote(s.note(), s.new))
+	s.later(settle)
+	s.instance("mcp-a")
+	loose := s.d.Policy
+	loose.Settle, loose.MaxSkew = 0, time.Second
+	demoted := s.d.Key(s.old).Demoted
+	s.request.Force = true
+	s.want(rotation.Wait, rotation.Drain, s.old, demoted.Add(settle+skew), rotation.Settling)
+	s.request.Policy = &loose
+	s.want(rotation.Drain, rotation.Drain, s.old, never)
+
+	s.do(s.d.Drain(s.note(), s.old))
+	drained := s.d.Key(s.old).Drained
+	s.later(ttl + 2*loose.MaxSkew)
+	s.want(rotation.Retire, rotation.Retire, s.old, never)
+	s.request.Policy = nil
+	s.want(rotation.Wait, rotation.Retire, s.old, drained.Add(ttl+2*skew), rotation.Expiring)
 }
 
 // An instance is late once it has had two of its intervals to follow, or is not ready any

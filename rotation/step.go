@@ -29,8 +29,7 @@ func (k Kind) Changes() bool { return k == Stage || k == Promote || k == Drain |
 type Step struct {
 	Kind Kind
 
-	// Goal is the change that is waited for: Promote, Drain or Retire if Kind is Wait or
-	// Blocked, and Kind otherwise.
+	// Goal is the change that is waited for if Kind is Wait or Blocked, and Kind otherwise.
 	Goal Kind
 
 	// KID is the key that Goal is about. Of Stage and Done it is the primary's: the key
@@ -42,14 +41,16 @@ type Step struct {
 	// known, as where only the fleet has to follow, or Kind changes the keyset now.
 	NotBefore time.Time
 
-	// Reasons tell why a step waits or is blocked, all of them, faults first; what Force
-	// overrides, of a Promote; why a rotation begins, of a Stage.
+	// Reasons tell why a step waits or is blocked, and what Force overrides, all of them,
+	// faults first; and why a rotation begins, if Goal is Stage.
 	Reasons []Reason
 }
 
 // Forced reports whether the step is taken against reasons not to: it is outside the
 // guarantee, and Reasons are what it overrides.
-func (s Step) Forced() bool { return s.Kind == Promote && len(s.Reasons) > 0 }
+func (s Step) Forced() bool {
+	return s.Kind == Promote && len(s.Reasons) > 0 || s.Kind == Stage && len(s.Reasons) > 0 && s.Reasons[0].Fault()
+}
 
 // Timed reports whether what comes next counts from the stamp of this step, so that the
 // stamp is to be written anew if saving it took longer than [SaveWithin]: see
@@ -94,8 +95,11 @@ type Request struct {
 	// [Tighter]. nil: the document's.
 	Policy *keyset.Policy
 
-	// Force promotes a staged key against whatever is in the way, and makes Policy count
-	// as it is. It is outside the guarantee: until every instance holds the new revision,
-	// tokens may be refused. It never drops a key under which a token may be alive.
+	// Force promotes a staged key against whatever is in the way, stages one in a document
+	// that is not the newest, and makes Policy count as it is, even where it asks for less.
+	// All of it is outside the guarantee: until every instance holds the new revision,
+	// tokens may be refused. Drain and retire it does not hasten by itself; with a Policy
+	// that asks for less they come as early as that says, and a token may still be alive
+	// under the key that is dropped.
 	Force bool
 }

@@ -22,7 +22,7 @@ func (r Reason) text() string {
 	}
 	switch r.Code {
 	case Settling:
-		return "a server may still find the revision from before the last change until " + until(r.Until)
+		return "until " + until(r.Until) + " the store may still give a server the revision from before the last change"
 	case Expiring:
 		return "tokens under " + r.KID + " may be alive until " + until(r.Until)
 	case NoSource:
@@ -32,25 +32,36 @@ func (r Reason) text() string {
 	case NoReports:
 		return "no instance reports"
 	case TooFewReports:
-		return fmt.Sprintf("%d of at least %d instances report", r.Have, r.Want)
+		return fmt.Sprintf("%s, and at least %d have to", reporting(r.Have), r.Want)
 	case PeerWithoutKey:
-		return fmt.Sprintf("peer %s was not given %s", r.Peer, r.KID)
+		return fmt.Sprintf("peer %s has had no export with %s yet", r.Peer, r.KID)
 	case PeerSealing:
-		return fmt.Sprintf("peer %s was given %s to seal with", r.Peer, r.KID)
+		return fmt.Sprintf("peer %s seals with %s, as its last export says", r.Peer, r.KID)
 	case PeerUnconfirmed:
-		return fmt.Sprintf("peer %s is not known to run with what it was given last", r.Peer)
+		return fmt.Sprintf("peer %s has not been confirmed to run with its last export", r.Peer)
 	case NotWrapped:
 		return fmt.Sprintf("%s is wrapped by %s alone", keyName(r.KID), r.Service)
 	case NoPrimary:
-		return "the document has no primary"
+		return "the keyset has no primary key"
 	case DueAge:
-		return r.KID + " is due to be replaced since " + until(r.Until)
+		return r.KID + " has been due for replacement since " + until(r.Until)
 	case DueBudget:
 		return fmt.Sprintf("about %.0f%% of the tokens that %s may seal are sealed", float64(r.Seals)/Budget*100, r.KID)
 	case DueReplace:
-		return r.KID + " is to be replaced"
+		return "the replacement of " + r.KID + " was asked for"
 	default:
 		return string(r.Code)
+	}
+}
+
+func reporting(n int) string {
+	switch n {
+	case 0:
+		return "no instance reports"
+	case 1:
+		return "1 instance reports"
+	default:
+		return fmt.Sprintf("%d instances report", n)
 	}
 }
 
@@ -72,11 +83,11 @@ func (r Reason) what() string {
 	case NotVerifying:
 		return "does not verify " + r.KID + " yet"
 	case StillSealing:
-		return "seals with " + r.KID
+		return "still seals with " + r.KID
 	case NotSealing:
 		return "has no key to seal with"
 	case Behind:
-		return "does not have the revision yet"
+		return "has not read the newest revision yet"
 	case NotOpened:
 		return fmt.Sprintf("has not opened %s with %s yet", keyName(r.KID), r.Service)
 	case LiveTokens:
@@ -85,21 +96,21 @@ func (r Reason) what() string {
 		return r.unwrap()
 	case Silent:
 		if r.Until.IsZero() {
-			return "its reports have ceased"
+			return "it has stopped reporting"
 		}
-		return "its reports have ceased; it counts until " + until(r.Until)
+		return "it has stopped reporting; it counts as running until " + until(r.Until)
 	case OtherLineage:
-		return "holds another keyset, with the same auth key"
+		return "holds another keyset, which has the same auth key"
 	case NewerRevision:
 		return "holds a newer revision than the store"
 	case Fork:
-		return "holds the same revision with another content"
+		return "holds the same revision as the store, but with other content"
 	case ClockOff:
 		direction := "ahead"
 		if r.Offset < 0 {
 			direction = "behind"
 		}
-		return fmt.Sprintf("its clock is %s %s, more than %v", offset(r.Offset.Abs()), direction, r.Limit)
+		return fmt.Sprintf("its clock is %s %s; at most %v is allowed", offset(r.Offset.Abs()), direction, r.Limit)
 	case DuplicateID:
 		return "another process reports under its id, " + r.ID
 	default:
@@ -149,33 +160,33 @@ func (r Reason) fix() string {
 	case OtherLineage:
 		return "correct the configuration of " + r.Instance + ": its store and its keyset's name; then start it again"
 	case NewerRevision:
-		return "look whether the store was restored from an old copy, or is not the one that " + r.Instance + " reads"
+		return "restore the newest copy of the keyset, or name the store that " + r.Instance + " reads; if no newer copy is left, follow the runbook for a lost store"
 	case Fork:
-		return "find out which store " + r.Instance + " reads, and who writes there; then start it again"
+		return "find out which store " + r.Instance + " reads, and who writes there; restore the newest copy of the keyset, then start " + r.Instance + " again"
 	case ClockOff:
-		return "set the clock of " + r.Instance + ", or this one's"
+		return "correct the clock of " + r.Instance + ", or that of this host"
 	case DuplicateID:
 		return "start " + r.Instance + " again: each process draws an id of its own, so this one was copied while it ran"
 	case NoSource:
-		return "name where the instances report with --fleet, or if they cannot: keytool policy --proof settle --force --reason TEXT"
+		return "say with --fleet where the instances report, or if they cannot report: keytool policy --proof settle --force --reason TEXT"
 	case SourceFailed:
-		return "make it answer: there may be instances that it alone knows"
+		return "make it answer: it may know of instances that nothing else knows of"
 	case NoReports:
-		return "start the servers, or correct where they report"
+		return "start the servers, or see that they report to where --fleet looks"
 	case TooFewReports:
 		return "start the others, or if there are fewer now: keytool policy --min-instances N --force --reason TEXT"
 	case PeerWithoutKey, PeerSealing:
-		return fmt.Sprintf("keytool export --peer %s --ttl D --out FILE, start it with that, then keytool confirm --peer %s", r.Peer, r.Peer)
+		return fmt.Sprintf("keytool export --peer %s --ttl D --out FILE, start the peer with that, then keytool confirm --peer %s", r.Peer, r.Peer)
 	case PeerUnconfirmed:
-		return fmt.Sprintf("start it with its last export, then keytool confirm --peer %s", r.Peer)
+		return fmt.Sprintf("start the peer with its last export, then keytool confirm --peer %s", r.Peer)
 	case NotWrapped:
 		return "keytool rewrap --add URI"
 	case NoPrimary:
-		return "restore the keyset from a copy"
+		return "restore the newest copy of the keyset"
 	case NotVerifying, NotOpened, Behind, StillSealing:
-		return "look why " + r.Instance + " does not follow the store: " + orElse(r.Health, "its log tells")
+		return "find out why " + r.Instance + " does not follow the store: " + orElse(r.Health, "see its log")
 	case NotSealing:
-		return "look why " + r.Instance + " cannot seal: " + orElse(r.Health, "its log tells")
+		return "find out why " + r.Instance + " cannot seal: " + orElse(r.Health, "see its log")
 	default:
 		return ""
 	}
@@ -203,13 +214,13 @@ func (r Reason) fixUnwrap() string {
 	case keyset.Denied:
 		return fmt.Sprintf("grant %s to %s on %s", orElse(r.Failure.Operation, "the use of the key"), r.Instance, service)
 	case keyset.Throttled, keyset.Unavailable:
-		return "see that " + service + " answers"
+		return "get " + service + " to answer again"
 	case keyset.Sealed:
 		return "unseal " + service
 	case keyset.Disabled, keyset.PendingDeletion:
 		return "enable " + service + " again"
 	default:
-		return fmt.Sprintf("let %s use %s, see its log", r.Instance, service)
+		return fmt.Sprintf("let %s use %s: its log says what failed", r.Instance, service)
 	}
 }
 

@@ -20,10 +20,10 @@ func TestReasonTexts(t *testing.T) {
 	}{
 		{rotation.Reason{Code: rotation.DueBudget, KID: "4c11d0e2", Seals: rotation.BudgetDue + 1}, "about 50% of the tokens that 4c11d0e2 may seal are sealed"},
 		{rotation.Reason{Code: rotation.Expiring, KID: "4c11d0e2", Until: at}, "tokens under 4c11d0e2 may be alive until 2026-12-02T03:00:01Z"},
-		{rotation.Reason{Code: rotation.Settling, Until: start}, "a server may still find the revision from before the last change until 2026-12-02T03:00:00Z"},
-		{rotation.Reason{Code: rotation.Behind, Instance: "mcp-a", Revision: 7, Seen: at}, "mcp-a, revision 7, last seen 2026-12-02T03:00:00Z: does not have the revision yet"},
-		{rotation.Reason{Code: rotation.ClockOff, Instance: "mcp-a", Offset: -1 << 63, Limit: skew / 2}, "mcp-a: its clock is 106751 days behind, more than 30s"},
-		{rotation.Reason{Code: rotation.ClockOff, Instance: "mcp-a", Offset: 36 * time.Hour, Limit: skew / 2}, "mcp-a: its clock is 36h0m0s ahead, more than 30s"},
+		{rotation.Reason{Code: rotation.Settling, Until: start}, "until 2026-12-02T03:00:00Z the store may still give a server the revision from before the last change"},
+		{rotation.Reason{Code: rotation.Behind, Instance: "mcp-a", Revision: 7, Seen: at}, "mcp-a, revision 7, last seen 2026-12-02T03:00:00Z: has not read the newest revision yet"},
+		{rotation.Reason{Code: rotation.ClockOff, Instance: "mcp-a", Offset: -1 << 63, Limit: skew / 2}, "mcp-a: its clock is 106751 days behind; at most 30s is allowed"},
+		{rotation.Reason{Code: rotation.ClockOff, Instance: "mcp-a", Offset: 36 * time.Hour, Limit: skew / 2}, "mcp-a: its clock is 36h0m0s ahead; at most 30s is allowed"},
 	} {
 		if got := test.r.String(); got != test.want {
 			t.Errorf("%s\nwant %s", got, test.want)
@@ -82,8 +82,7 @@ func TestLapseIsThatOfTheDocument(t *testing.T) {
 	}
 }
 
-// What is too long for a duration is a long wait, never none; and of a clock that is far
-// off, a wait still ends later than now.
+// What is too long for a duration is a long wait, never none.
 func TestWaitsDoNotRunOver(t *testing.T) {
 	s := staged(t)
 	p := s.d.Policy
@@ -96,14 +95,6 @@ func TestWaitsDoNotRunOver(t *testing.T) {
 	s.d.Policy.Proof, s.d.Policy.MaxStale = keyset.ProofSettle, 0 // for ever
 	s.later(time.Hour)
 	if step := s.next(); step.Kind != rotation.Wait || step.NotBefore.Year() < 2300 {
-		t.Errorf("%+v", step)
-	}
-	s = staged(t)
-	s.o.Instances[0].Report.Now = s.now.Add(-time.Second)
-	s.now = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
-	s.o.Instances[0].Registered, s.o.Began = true, s.now
-	s.o.Instances[0].Report.Every = 24 * time.Hour
-	if step := s.next(); step.Kind == rotation.Wait && !step.NotBefore.After(s.now) {
 		t.Errorf("%+v", step)
 	}
 }

@@ -1,7 +1,6 @@
 package rotation
 
 import (
-	"cmp"
 	"encoding/base64"
 	"errors"
 	"slices"
@@ -116,35 +115,45 @@ func (v *view) lookAtInstances(newer bool) {
 	}
 }
 
+// overtaken returns the faults that prove that d is not the newest document.
+func (v *view) overtaken() (all []Reason) {
+	for _, r := range v.faults {
+		if r.Code == NewerRevision || r.Code == Fork {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
 // fault returns what is wrong with an instance, whatever the key.
 func (v *view) fault(i *fleet.Instance, clashes []string, newer bool) (Reason, bool) {
 	r := &i.Report
 	switch {
 	case errors.Is(i.Err, fleet.ErrMAC):
-		return v.about(BadMAC, i, ""), true
+		return about(BadMAC, i, ""), true
 	case errors.Is(i.Err, fleet.ErrUnreachable):
-		return v.about(Unreachable, i, ""), true
+		return about(Unreachable, i, ""), true
 	case i.Err != nil:
-		return v.about(Malformed, i, ""), true
+		return about(Malformed, i, ""), true
 	case r.Keyset != v.d.Name || r.Lineage != v.d.Lineage:
-		return v.about(OtherLineage, i, ""), true
+		return about(OtherLineage, i, ""), true
 	case r.Revision > v.d.Revision && !newer:
-		return v.about(NewerRevision, i, ""), true
+		return about(NewerRevision, i, ""), true
 	case r.Revision == v.d.Revision && r.Tag != base64.StdEncoding.EncodeToString(v.d.Tag):
-		return v.about(Fork, i, ""), true
+		return about(Fork, i, ""), true
 	case slices.Contains(clashes, r.ID):
-		return v.about(DuplicateID, i, ""), true
+		return about(DuplicateID, i, ""), true
 	}
 	// What of max_skew is left is for the other half: two instances may differ in
 	// opposite directions.
 	limit := min(v.d.Policy.MaxSkew, v.p.MaxSkew) / 2
 	if offset := v.o.Offset(i); offset > limit || offset < -limit && !i.Registered {
-		reason := v.about(ClockOff, i, "")
+		reason := about(ClockOff, i, "")
 		reason.Offset, reason.Limit = offset, limit
 		return reason, true
 	}
 	if v.silence && !r.Fresh(v.o.Ended) {
-		reason := v.about(Silent, i, "")
+		reason := about(Silent, i, "")
 		// The registry knows the policy of the document, whatever the request's is.
 		kept := v.d.Policy.At(v.now)
 		reason.Until = i.Lapses(kept.MaxStale, kept.MaxSkew)
@@ -153,17 +162,10 @@ func (v *view) fault(i *fleet.Instance, clashes []string, newer bool) (Reason, b
 	return Reason{}, false
 }
 
-// about returns a reason that names an instance.
-func (v *view) about(code Code, i *fleet.Instance, kid string) Reason {
-	r := Reason{Code: code, KID: kid, Instance: cmp.Or(i.Name(), "an instance"), Address: i.Address, Source: i.Source}
-	if i.Err != nil {
-		r.Detail = i.Err.Error()
-		if i.Registered {
-			r.ID = i.Address
-		}
-		return r
-	}
-	r.ID, r.Revision, r.Seen, r.Health = i.Report.ID, i.Report.Revision, i.Report.Now, i.Report.Health()
+// about returns a reason that names an instance, and a key.
+func about(code Code, i *fleet.Instance, kid string) Reason {
+	r := About(code, i)
+	r.KID = kid
 	return r
 }
 
@@ -172,7 +174,7 @@ func (v *view) about(code Code, i *fleet.Instance, kid string) Reason {
 // that interval leaves it time to open a key and to report; it is late if it is ready all
 // the same after max_stale.
 func (v *view) lag(code Code, i *fleet.Instance, kid string, changed time.Time) Reason {
-	r := v.about(code, i, kid)
+	r := about(code, i, kid)
 	patience := 2 * i.Report.Every
 	if v.p.MaxStale != 0 {
 		patience = min(patience, v.p.MaxStale)

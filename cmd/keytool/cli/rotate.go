@@ -33,8 +33,8 @@ one wins. Retiring a key does not undo a leak: that is what keytool revoke is fo
 
 --settle, --max-skew, --max-stale, --max-age and --min-instances count for this run where
 they are stricter than the policy; looser ones need --force and --reason. --force also
-promotes against whatever is in the way: until every instance has read the new revision
-tokens may be refused.`,
+promotes against whatever is in the way, and begins on a keyset that servers have a later
+revision of: until every instance has read the new revision tokens may be refused.`,
 		Example: `  keytool rotate --wait
   keytool rotate --replace 4c11d0e2 --wait --reason "quarterly"
   keytool rotate --dry-run --exit-code`,
@@ -145,11 +145,13 @@ func (r *rotating) turn(ctx context.Context, cmd *cobra.Command) (turn, error) {
 	if err := r.had(r.flags.replace); err != nil {
 		return turn{}, err
 	}
+	now, obs, err := r.look(ctx)
+	if err != nil {
+		return turn{}, err
+	}
 	if err := r.ask(cmd); err != nil {
 		return turn{}, err
 	}
-	now := r.app.Now()
-	obs := r.observe(ctx)
 	step := rotation.Next(r.doc, obs, now, r.request)
 	if step.Kind == rotation.Stage && r.made(step.KID) {
 		return r.enough(judge{r.doc, &obs, r.app.Now()}, step), nil
@@ -311,7 +313,7 @@ func (r *rotating) take(ctx context.Context, step rotation.Step, obs *fleet.Obse
 func (j judge) taken(s stepJSON, then rotation.Step) string {
 	switch s.Action {
 	case rotation.Stage:
-		line := fmt.Sprintf("1/3 staged %s as revision %d; promoting it not before %s", s.KID, s.Revision, clock(then.NotBefore, j.now))
+		line := fmt.Sprintf("1/3 staged %s%s as revision %d; promoting it not before %s", s.KID, against(s), s.Revision, clock(then.NotBefore, j.now))
 		if j.timed() {
 			return line + ", when every server has had the time to read it"
 		}
@@ -320,11 +322,7 @@ func (j judge) taken(s stepJSON, then rotation.Step) string {
 		if j.timed() {
 			return fmt.Sprintf("2/3 every server has had the time to read it; promoted %s as revision %d", s.KID, s.Revision)
 		}
-		forced := ""
-		if s.Forced {
-			forced = " against what was in the way"
-		}
-		return fmt.Sprintf("2/3 verifying: %s; promoted %s%s as revision %d", j.share(s.KID), s.KID, forced, s.Revision)
+		return fmt.Sprintf("2/3 verifying: %s; promoted %s%s as revision %d", j.share(s.KID), s.KID, against(s), s.Revision)
 	case rotation.Drain:
 		k, p := j.doc.Key(s.KID), j.doc.Policy.At(j.now)
 		at := k.Drained.Add(k.MaxTTL + 2*p.MaxSkew)
@@ -333,6 +331,13 @@ func (j judge) taken(s stepJSON, then rotation.Step) string {
 	default:
 		return fmt.Sprintf("3/3 retired %s as revision %d", s.KID, s.Revision)
 	}
+}
+
+func against(s stepJSON) string {
+	if s.Forced {
+		return " against what was in the way"
+	}
+	return ""
 }
 
 // timed reports whether time stands in for reports.
@@ -361,6 +366,8 @@ func (r *rotating) waiting(j judge, step rotation.Step) turn {
 		return t
 	}
 	switch step.Goal {
+	case rotation.Stage:
+		t.line = "1/3 replacing " + step.KID
 	case rotation.Promote:
 		t.line = "2/3 verifying: " + j.share(step.KID)
 		if j.timed() {

@@ -164,8 +164,11 @@ func newRotation(d *keyset.Document, step rotation.Step, now time.Time) rotation
 // line writes the three phases, each with what came or comes of it.
 func (r *rotationJSON) line(now time.Time) string {
 	if len(r.phases) == 0 {
-		if r.State == verdictDue {
+		switch r.State {
+		case verdictDue:
 			return "–   due now"
+		case verdictBlocked:
+			return "–   due now, blocked"
 		}
 		return "–   next due " + clock(r.due, now)
 	}

@@ -22,7 +22,8 @@ const (
 // again.
 func (o *opened) look(ctx context.Context) (now time.Time, obs fleet.Observation, err error) {
 	now, obs = o.app.Now(), o.observe(ctx)
-	if len((judge{o.doc, &obs, now}).newer()) == 0 {
+	newer := func(r rotation.Reason) bool { return r.Code == rotation.NewerRevision }
+	if !slices.ContainsFunc(rotation.Faults(o.doc, obs, now), newer) {
 		return now, obs, nil
 	}
 	if err := o.load(ctx); err != nil {
@@ -33,21 +34,18 @@ func (o *opened) look(ctx context.Context) (now time.Time, obs fleet.Observation
 }
 
 // troubles are what somebody has to act on, whether a rotation is open or not: what would
-// block one, and what servers say is wrong with them. At is before the fleet was asked.
+// block one, the grave first, and what servers say is wrong with them. At is before the
+// fleet was asked.
 func (j judge) troubles(at time.Time) []reason {
-	newer := j.newer()
-	found := newer
-	for _, r := range rotation.Obeyed(j.doc, *j.obs, at).Reasons {
-		if r.Fault() && !slices.ContainsFunc(newer, func(n rotation.Reason) bool { return n.Address == r.Address }) {
-			found = append(found, r)
-		}
-	}
+	found := rotation.Faults(j.doc, *j.obs, at)
 	all := make([]reason, 0, len(found))
 	ill := make(map[string]bool)
 	for _, r := range found {
 		all = append(all, j.reason(r, rotation.Blocked))
 		ill[r.Address] = true
 	}
+	rank := map[bool]int{true: 0, false: 1}
+	slices.SortStableFunc(all, func(a, b reason) int { return cmp.Compare(rank[a.grave()], rank[b.grave()]) })
 	for n := range j.obs.Instances {
 		if i := &j.obs.Instances[n]; !ill[i.Address] {
 			for _, c := range j.complaints(i) {
@@ -57,27 +55,6 @@ func (j judge) troubles(at time.Time) []reason {
 		}
 	}
 	return all
-}
-
-// newer returns the instances that hold a later revision than the store. [rotation.Obeyed]
-// does not mind them: they have obeyed.
-func (j judge) newer() (all []rotation.Reason) {
-	for n := range j.obs.Instances {
-		i := &j.obs.Instances[n]
-		if r := &i.Report; i.Err == nil && i.Live() && r.Keyset == j.doc.Name && r.Lineage == j.doc.Lineage && r.Revision > j.doc.Revision {
-			all = append(all, about(rotation.NewerRevision, i))
-		}
-	}
-	return all
-}
-
-// about returns a reason that names an instance, as package rotation does.
-func about(code rotation.Code, i *fleet.Instance) rotation.Reason {
-	r := &i.Report
-	return rotation.Reason{
-		Code: code, Instance: cmp.Or(i.Name(), "an instance"), ID: r.ID, Address: i.Address, Source: i.Source,
-		Revision: r.Revision, Seen: r.Now, Health: r.Health(),
-	}
 }
 
 // A server that starts is not ready for so long without anything being wrong.
@@ -90,11 +67,11 @@ func (j judge) complaints(i *fleet.Instance) (all []reason) {
 		return nil
 	}
 	for _, f := range r.Failed {
-		failed := about(rotation.CannotUnwrap, i)
+		failed := rotation.About(rotation.CannotUnwrap, i)
 		failed.KID, failed.Failure = f.KID, &f
 		all = append(all, j.reason(failed, rotation.Blocked))
 	}
-	said := about(codeDegraded, i)
+	said := rotation.About(codeDegraded, i)
 	switch {
 	case r.Ready && r.Reason == "", r.Reason == fleet.Starting && j.now.Sub(r.Started) < startsWithin:
 		return all
@@ -116,7 +93,8 @@ func because(i *fleet.Instance) string {
 	case r.Reason != "":
 		return r.Reason
 	case len(r.Failed) > 0:
-		f := rotation.Reason{Code: rotation.CannotUnwrap, Instance: i.Name(), KID: r.Failed[0].KID, Failure: &r.Failed[0]}
+		f := rotation.About(rotation.CannotUnwrap, i)
+		f.KID, f.Failure = r.Failed[0].KID, &r.Failed[0]
 		return "it " + saidOf(f.String(), f.Instance)
 	default:
 		return r.Health()

@@ -121,6 +121,8 @@ func (j judge) step(s rotation.Step) string {
 // goal names what is waited for.
 func goal(s rotation.Step) string {
 	switch s.Goal {
+	case rotation.Stage:
+		return "replacing " + s.KID
 	case rotation.Promote:
 		return "promotion of " + s.KID
 	case rotation.Drain:
@@ -190,7 +192,7 @@ func (j judge) live() (n int) {
 
 // harmless says that what is blocked hurts nobody, where that is so.
 func (j judge) harmless(goal rotation.Kind) string {
-	if goal != rotation.Promote && goal != rotation.Drain && goal != rotation.Retire {
+	if goal != rotation.Stage && goal != rotation.Promote && goal != rotation.Drain && goal != rotation.Retire {
 		return ""
 	}
 	for i := range j.obs.Instances {
@@ -204,6 +206,8 @@ func (j judge) harmless(goal rotation.Kind) string {
 // then says what to type next.
 func then(s rotation.Step) string {
 	switch s.Goal {
+	case rotation.Stage:
+		return "keytool rotate --wait"
 	case rotation.Promote:
 		return "keytool rotate --wait      or give up: keytool abort"
 	case rotation.Drain, rotation.Retire:
