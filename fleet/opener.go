@@ -50,12 +50,15 @@ type Openers []Opener
 // Open opens the sources that the URIs name, in that order. ctx bounds the opening only.
 // [Sources.Close] ends what was opened.
 //
-// The error is [ErrConfig] and names the schemes if there is a URI without a known
+// The error is [ErrConfig] and names the schemes if a URI is empty or without a known
 // one; others are those of the Opener. Of a URI that is refused here only the scheme is
 // shown.
 func (o Openers) Open(ctx context.Context, uris ...string) (Sources, error) {
 	openers := make([]Opener, len(uris))
 	for i, uri := range uris {
+		if strings.TrimSpace(uri) == "" { // as of a variable that is not set
+			return nil, fmt.Errorf("%w: fleet source %d of %d is empty: give its URI, or leave it out; %s", ErrConfig, i+1, len(uris), o.known())
+		}
 		scheme, _, ok := strings.Cut(uri, "://")
 		if !ok {
 			return nil, fmt.Errorf("%w: fleet source %d is not given as SCHEME://…; %s", ErrConfig, i+1, o.known())

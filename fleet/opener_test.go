@@ -63,6 +63,8 @@ func TestOpeners(t *testing.T) {
 		t.Errorf("%v, %d open", sources, open)
 	}
 	for uri, words := range map[string][]string{
+		"":                     {"fleet source 2 of 2 is empty: give its URI, or leave it out", "http, dns+http, mem, memory"},
+		" ":                    {"fleet source 2 of 2 is empty"},
 		"127.0.0.1:80":         {"source 2", "SCHEME://", "http, dns+http, mem, memory"},
 		"etcd://x:canary@h/":   {`"etcd"`, "http, dns+http, mem, memory"},
 		"http://u:canary@h:1/": {"user name"},
