@@ -51,8 +51,8 @@ type Config struct {
 	// Now is the clock. nil means time.Now.
 	Now func() time.Time
 
-	// Logger is told what changes: a new revision, ready and not, degraded and healed.
-	// Each is told once. nil means slog.Default().
+	// Logger is told what changes: a new revision, ready and not, degraded and healed, and
+	// that Every is too long for the keyset's max_stale. Each is told once. nil means slog.Default().
 	Logger *slog.Logger
 }
 

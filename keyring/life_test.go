@@ -367,7 +367,7 @@ func TestRotationsUnderLoad(t *testing.T) {
 // The log is told of each change once, and of nothing secret.
 func TestLog(t *testing.T) {
 	w := newWorld(t)
-	r := w.open()
+	r := w.open(func(c *Config) { c.Every = 59 * time.Minute })
 	expect := func(what string, words ...string) {
 		t.Helper()
 		text := w.log.text()
@@ -524,10 +524,22 @@ func TestWarnsOfRareReads(t *testing.T) {
 	w := newWorld(t)
 	r := w.open(func(c *Config) { c.Every = time.Hour - 1 })
 	policy := w.doc.Policy
+	told := func(warned bool, maxStale time.Duration) {
+		t.Helper()
+		const line = "keyset ring reads too rarely"
+		_ = r.Refresh(t.Context()) // what is told once is not told again
+		text := w.log.text()
+		if n := strings.Count(text, line); warned != (n == 1) || n > 1 {
+			t.Errorf("max_stale %v, told %d times: %s", maxStale, n, text)
+		} else if warned {
+			contains(t, "log", text, "level=WARN", "every="+r.config.Every.String(), "max_stale="+maxStale.String(), "keytool policy", "keyset="+r.config.Name)
+		}
+	}
+	told(false, time.Hour)
 	for _, c := range []struct {
 		maxStale time.Duration
 		warned   bool
-	}{{time.Hour, false}, {time.Hour - time.Second, true}, {0, false}} {
+	}{{time.Hour, false}, {time.Hour - time.Second, true}, {time.Minute, true}, {0, false}} {
 		policy.MaxStale = c.maxStale
 		w.change(func(d *keyset.Document) error { return d.SetPolicy(w.note(), policy) })
 		if err := r.Refresh(t.Context()); err != nil {
@@ -539,7 +551,16 @@ func TestWarnsOfRareReads(t *testing.T) {
 		} else if c.warned {
 			contains(t, "warning", warnings[0], "max_stale", c.maxStale.String())
 		}
+		told(c.warned, c.maxStale)
 	}
+	// One that starts with it is ready for now, and says so.
+	policy.MaxStale = time.Minute
+	w.change(func(d *keyset.Document) error { return d.SetPolicy(w.note(), policy) })
+	r = w.open(func(c *Config) { c.Every = time.Minute })
+	if err := r.Err(); err != nil {
+		t.Error(err)
+	}
+	told(true, time.Minute)
 }
 
 // A token whose key is being looked for when the ring is closed is not called invalid.

@@ -164,7 +164,7 @@ func (r *Ring) warnings() (all []string) {
 	if size := r.doc.Size(); size > keyset.LargeBytes {
 		all = append(all, fmt.Sprintf("the document has %d bytes; from %d on some places cannot hold it", size, keyset.LargeBytes))
 	}
-	if stale := r.doc.Policy.MaxStale; stale != 0 && r.config.Every >= stale {
+	if stale := r.tooShort(); stale != 0 {
 		all = append(all, fmt.Sprintf("it reads the keyset every %v by itself, and after %v, the keyset's max_stale, it is not ready: read more often", r.config.Every, stale))
 	}
 	for _, e := range r.entries {
@@ -173,6 +173,14 @@ func (r *Ring) warnings() (all []string) {
 		}
 	}
 	return all
+}
+
+// tooShort returns the keyset's max_stale if the ring reads too rarely for it, else 0.
+func (r *Ring) tooShort() time.Duration {
+	if stale := r.doc.Policy.MaxStale; r.config.Every >= stale {
+		return stale
+	}
+	return 0
 }
 
 // Err returns nil if the instance should get requests, and else why not: an error that is
@@ -270,6 +278,7 @@ type telling struct {
 	revision int64
 	ready    bool
 	troubles string // what of all troubles
+	tooShort time.Duration
 }
 
 // tell tells the log what has changed since it was told last.
@@ -286,7 +295,7 @@ func (r *Ring) tell(ctx context.Context) {
 	for _, t := range troubles {
 		what, whys = append(what, t.what), append(whys, t.why)
 	}
-	r.told = telling{revision: r.doc.Revision, ready: why == "", troubles: strings.Join(what, "; ")}
+	r.told = telling{revision: r.doc.Revision, ready: why == "", troubles: strings.Join(what, "; "), tooShort: r.tooShort()}
 	told, primary, silent := r.told, r.doc.Primary().KID, r.busy > 0
 	if silent { // keys are on their way: what is wrong now may not be in a moment
 		r.told.ready, r.told.troubles = before.ready, before.troubles
@@ -297,6 +306,10 @@ func (r *Ring) tell(ctx context.Context) {
 	}
 	if told.revision != before.revision {
 		log(slog.LevelInfo, "keyset loaded", slog.Int64("revision", told.revision), slog.Int64("before", before.revision), slog.String("primary", primary))
+	}
+	if told.tooShort != before.tooShort && told.tooShort != 0 {
+		log(slog.LevelWarn, "keyset ring reads too rarely: between two reads it will not be ready",
+			slog.Duration("every", r.config.Every), slog.Duration("max_stale", told.tooShort), slog.String("fix", "set Every below max_stale, or raise max_stale with keytool policy"))
 	}
 	if silent {
 		return
