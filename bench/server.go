@@ -50,12 +50,15 @@ func serverRounds(ctx context.Context) (roundCosts, error) {
 	var costs roundCosts
 	var without []float64
 	for range runs {
-		for side, ratios := range map[*runner]*[]float64{&with: &costs.with, &longer: &costs.longer} {
-			c, err := compare(rounds, 10, bare, *side)
+		for _, side := range []struct {
+			round  runner
+			ratios *[]float64
+		}{{with, &costs.with}, {longer, &costs.longer}} {
+			c, err := compare(rounds, 10, bare, side.round)
 			if err != nil {
 				return costs, err
 			}
-			*ratios = append(*ratios, c.ratio)
+			*side.ratios = append(*side.ratios, c.ratio)
 			without = append(without, float64(c.floor)/1e3)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/echoseal/echoseal/binding"
+	"github.com/echoseal/echoseal/codec"
 	"github.com/echoseal/echoseal/codec/local"
 )
 
@@ -155,8 +156,16 @@ func cores(turn turn) ([]float64, error) {
 	return alternate(side(1), side(2))
 }
 
-// ringOf64 compares unsealing under the last of 64 keys with unsealing under the only one,
-// by the paired method.
+// unsealing opens one token again and again.
+func unsealing(c codec.Appender, token string) runner {
+	dst := make([]byte, 0, len(token))
+	return each(func() error {
+		_, err := c.AppendUnseal(dst, token)
+		return err
+	})
+}
+
+// ringOf64 compares unsealing under the last of 64 keys with unsealing under the only one.
 func ringOf64(context.Context) ([]float64, error) {
 	keys := make([]*local.Key, 64)
 	for i := range keys {
@@ -182,12 +191,5 @@ func ringOf64(context.Context) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	dst := make([]byte, 0, len(token))
-	unseal := func(ring *local.Ring) runner {
-		return each(func() error {
-			_, err := ring.AppendUnseal(dst, token)
-			return err
-		})
-	}
-	return paired(unseal(one), unseal(many))
+	return paired(unsealing(one, token), unsealing(many, token))
 }

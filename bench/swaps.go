@@ -84,11 +84,7 @@ func afterMany(ctx context.Context) ([]float64, error) {
 		if err != nil {
 			return nil, err
 		}
-		dst := make([]byte, 0, len(token))
-		unseal[side] = each(func() error {
-			_, err := f.ring.AppendUnseal(dst, token)
-			return err
-		})
+		unseal[side] = unsealing(f.ring, token)
 	}
 	return paired(unseal[0], unseal[1])
 }

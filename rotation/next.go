@@ -160,6 +160,9 @@ func (v *view) lacks(i *fleet.Instance, k keyset.Key) Reason {
 			reason.Code, reason.Failure = CannotUnwrap, &f
 		}
 	}
+	if reason.Fault() {
+		reason.Until = time.Time{} // it does not end by itself
+	}
 	return reason
 }
 

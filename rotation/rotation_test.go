@@ -434,7 +434,7 @@ func TestCannotUnwrap(t *testing.T) {
 		i.Report.Verifies = []string{s.old}
 		i.Report.Failed = []fleet.Failure{{KID: s.new, Service: "awskms:///arn", Kind: string(kind), Operation: "kms:Decrypt"}}
 		step := s.next()
-		if r := step.Reasons[0]; r.Code != rotation.CannotUnwrap || r.Fault() != blocked || (step.Kind == rotation.Blocked) != blocked {
+		if r := step.Reasons[0]; r.Code != rotation.CannotUnwrap || r.Fault() != blocked || r.Until.IsZero() != blocked || (step.Kind == rotation.Blocked) != blocked {
 			t.Errorf("%s, before its time: %+v", kind, step)
 		}
 		s.later(settle + 2*every)

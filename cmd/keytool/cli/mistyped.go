@@ -3,8 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,61 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// What somebody has mistyped is answered with what may have been meant. A token or a secret
-// that stands in the wrong place is in the shell's history already, and must not get from
-// there into the log of whoever reads standard error.
-
-// Tokens, of this and of other SDKs: one that stands for itself, as short as a part of one,
-// and a whole one that stands inside of something.
-var (
-	tokenAlone  = regexp.MustCompile(`^(?:v1e?|rs[12])\.[A-Za-z0-9_-]{12,}(?:\.[A-Za-z0-9_-]{12,})*$`)
-	tokenInside = regexp.MustCompile(`(?:v1e?|rs[12])\.[A-Za-z0-9_-]{32,}`)
-)
-
-// checkArguments refuses a command line that has a token in it, before anything can repeat
-// it. A word in small letters, or the name of a file that is there, is none.
-func checkArguments(args []string) error {
-	for n, arg := range args {
-		value := strings.TrimLeft(arg, "-")
-		if _, behind, ok := strings.Cut(value, "="); ok && value != arg {
-			value = behind
-		}
-		alone := tokenAlone.MatchString(value) && strings.ToLower(value) != value
-		if !alone && !tokenInside.MatchString(value) && !strings.Contains(value, `"requestState"`) {
-			continue
-		}
-		if _, err := os.Stat(value); err == nil {
-			continue
-		}
-		return usagef("argument %d looks like a token, and is not shown: keytool takes a token from a file or from standard input, as in keytool inspect -; the name of a file is written as ./NAME", n+1)
-	}
-	return nil
-}
-
-// mayBeSecret reports whether what was typed may be a token or a secret: an error shows
-// nothing of it. Secrets are at least minSecret bytes, and nothing that is mistyped in its
-// place is as long.
-func mayBeSecret(text string) bool {
-	return len(text) >= minSecret || mayBeInput(text)
-}
-
-// shown quotes what was typed, for an error.
-func shown(text string) string {
-	if mayBeSecret(text) {
-		return `"…" (not shown, as it may be a secret)`
-	}
-	return strconv.Quote(text)
-}
-
-// unnamed is the error of a file that a flag names, without its name if no file of that
-// name is there: it may be what should be in the file.
-func unnamed(flag string, err error) error {
-	var path *fs.PathError
-	if !errors.As(err, &path) || errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	return fmt.Errorf("%s takes the name of a file: %w (what stands there is not shown, as it may be a secret)", flag, path.Err)
-}
+// What somebody has mistyped is answered with what may have been meant.
 
 // meant returns a question to put behind what was typed, if there are names that it may
 // stand for, or "".
@@ -89,14 +33,6 @@ func meant(typed string, names ...string) string {
 		return ""
 	}
 	return " (did you mean " + either(near) + "?)"
-}
-
-// either writes things of which one is meant.
-func either(all []string) string {
-	if len(all) < 2 {
-		return strings.Join(all, "")
-	}
-	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
 // unknownCommand is the error of a word where the name of a command belongs.

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"regexp"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -100,15 +97,6 @@ func readLimited(name string, limit int64) ([]byte, error) {
 	defer func() { _ = f.Close() }()
 	return readAll(f, name, limit)
 }
-
-// mayBeInput reports whether the name of a file may be a token, or a message with one, that
-// somebody has put in its place: an error shows none of it.
-func mayBeInput(name string) bool {
-	const longName = 255 // more than file systems allow
-	return aToken.MatchString(name) || strings.ContainsAny(name, "{\"\n") || len(filepath.Base(name)) > longName
-}
-
-var aToken = regexp.MustCompile(`^(?:v1e?|rs[12])\.`)
 
 func readAll(in io.Reader, name string, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(in, limit+1))

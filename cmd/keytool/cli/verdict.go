@@ -334,10 +334,13 @@ func uniq(all []string) []string {
 	return slices.Compact(all)
 }
 
-// list writes several things.
-func list(all []string) string {
+// list writes several things, and either several of which one is meant.
+func list(all []string) string   { return enumerated(all, " and ") }
+func either(all []string) string { return enumerated(all, " or ") }
+
+func enumerated(all []string, last string) string {
 	if len(all) < 2 {
 		return strings.Join(all, "")
 	}
-	return strings.Join(all[:len(all)-1], ", ") + " and " + all[len(all)-1]
+	return strings.Join(all[:len(all)-1], ", ") + last + all[len(all)-1]
 }
