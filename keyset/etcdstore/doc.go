@@ -19,6 +19,21 @@
 // server or a new leader, with a new token if a password is set, and starts afresh if
 // that revision was compacted meanwhile.
 //
+// # A cluster that was restored
+//
+// A cluster that comes from a snapshot counts its revisions on from there, so that it can
+// give a version to a second document: a writer that had read the first one before may
+// then replace the second, and is not told. A watch that had seen later revisions sees
+// nothing until the cluster has caught up with them, and servers follow by polling alone.
+// So restore with a step that is larger than all that was written since the snapshot, and
+// with the revisions before it marked as compacted:
+//
+//	etcdutl snapshot restore --bump-revision 1000000000 --mark-compacted … snapshot.db
+//
+// If it was restored without: end every command that was changing the keyset and run it
+// again, which reads anew, and start the servers again, which watch anew. In either case
+// the document may be older than what servers hold: keytool status tells.
+//
 // # The registry
 //
 // [Registry] keeps every report under a lease of its own, granted anew each time and

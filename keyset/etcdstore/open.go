@@ -89,7 +89,7 @@ func parseURI(uri string) (target, error) {
 		host, port, err := net.SplitHostPort(endpoint)
 		number, portErr := strconv.ParseUint(port, 10, 16)
 		if err != nil || portErr != nil || number == 0 || !isHost(host) {
-			return target{}, fmt.Errorf("server %d of the URI is not HOST:PORT; the port of etcd is mostly 2379", i)
+			return target{}, fmt.Errorf("server %d of the URI is not HOST:PORT; the port of etcd is mostly 2379", i+1)
 		}
 	}
 	key, err := url.PathUnescape(path)
