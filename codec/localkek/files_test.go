@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,6 +92,22 @@ func TestContents(t *testing.T) {
 			}
 		})
 	}
+	// Whoever has a damaged key file is not led to a new one before looking for the copy.
+	t.Run("remedy", func(t *testing.T) {
+		for name, content := range map[string][]byte{
+			"empty": nil, "zero bytes": make([]byte, 32), "short": canary[:31], "long": append(canary[:32:32], 'x'),
+			"another file": bytes.Repeat(canary, 1000), "no JSON": append([]byte{'{', ' '}, canary...), "cut": []byte(cheap[:len(cheap)-1]),
+			"salt": with("salt", `"salt":null`), "time": with("time", `"time":0`),
+		} {
+			path := file(t, content)
+			_, err := localkek.Open(t.Context(), uri(path, "passphrase-file="+file(t, []byte(ok))))
+			back, anew, found := strings.Cut(fmt.Sprint(err), "if no copy is left, ")
+			if !found || !strings.Contains(back, "put its copy back, ") || strings.Contains(back, "urandom") || !strings.Contains(back+anew, "move it away") ||
+				!strings.Contains(anew, "head -c 32 /dev/urandom > "+path) || !strings.Contains(anew, "keytool init --replace") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
 	t.Run("no passphrase file", func(t *testing.T) {
 		t.Setenv(passphraseVariable, "")
 		if _, err := localkek.Open(t.Context(), uri(file(t, []byte(cheap)))); !errors.Is(err, keyset.ErrConfig) || !strings.Contains(err.Error(), passphraseVariable) {

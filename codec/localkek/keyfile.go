@@ -74,7 +74,7 @@ func syncFolder(path string) error {
 }
 
 // read returns the content of a file that holds a secret, at most limit bytes. The remedy
-// is for a file that is not there.
+// is for a file that is not there, or is another one.
 func (l *location) read(path string, limit int64, remedy string) ([]byte, error) {
 	// Without waiting: a FIFO has nobody at its other end, and is refused.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -91,7 +91,7 @@ func (l *location) read(path string, limit int64, remedy string) ([]byte, error)
 	}
 	content, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(content)) > limit {
-		err = configError("%s is longer than %d bytes: it is another file", path, limit)
+		err = configError("%s is longer than %d bytes: it is another file: move it away, and %s", path, limit, remedy)
 		clear(content)
 		return nil, err
 	}
@@ -137,16 +137,16 @@ func (l *location) checkMode(path string, info fs.FileInfo) error {
 }
 
 // checkKey returns an error that helps if the content of a key file is not a key.
-func checkKey(path string, content []byte) error {
-	n := len(content)
+func (l *location) checkKey(content []byte) error {
+	path, n := l.path, len(content)
 	text := bytes.TrimSpace(content)
 	switch {
 	case n == keySize && subtle.ConstantTimeCompare(content, make([]byte, keySize)) == 1:
-		return configError("%s holds %d zero bytes, which is no key: make one with: head -c 32 /dev/urandom", path, n)
+		return l.damaged("%s holds %d zero bytes, which is no key", path, n)
 	case n == keySize:
 		return nil
 	case n == 0:
-		return configError("%s is empty: delete it, and make one with: head -c 32 /dev/urandom", path)
+		return l.damaged("%s is empty", path)
 	case n == keySize+1 && content[keySize] == '\n':
 		return configError("%s is %d bytes long, of which the last is a line end that an editor or echo has added: cut it off with head -c %d %s > NEW", path, n, keySize, path)
 	case len(text) == 2*keySize && only(text, "0123456789abcdefABCDEF"):
@@ -154,7 +154,7 @@ func checkKey(path string, content []byte) error {
 	case (len(text) == 43 || len(text) == 44) && only(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="):
 		return configError("%s holds a key in base64, and the %d bytes themselves are needed: base64 -d %s > NEW", path, keySize, path)
 	}
-	return configError("%s is %d bytes long, and a key is %d: make one with: head -c 32 /dev/urandom", path, n, keySize)
+	return l.damaged("%s is %d bytes long, and a key is %d", path, n, keySize)
 }
 
 func only(text []byte, characters string) bool {

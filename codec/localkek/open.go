@@ -76,6 +76,18 @@ func (l *location) String() string {
 
 func (l *location) uri() string { return prefix + l.path }
 
+// recover says what to do where a key file is lost or damaged, and how to get another one
+// if there is no copy.
+func (l *location) recover(anew string) string {
+	return "put its copy back, for no other key opens what it has wrapped; only for a first set-up, or if no copy is left, " + anew +
+		": (umask 077; set -C; head -c 32 /dev/urandom > " + l.path + "); what it alone has wrapped is lost then, and a keyset has to begin anew, without its tokens in flight: keytool init --replace"
+}
+
+// damaged returns the error for a key file whose content is none.
+func (l *location) damaged(format string, args ...any) error {
+	return configError(format+": %s", append(args, l.recover("move it away and make a new one"))...)
+}
+
 func parseURI(uri string) (*location, error) {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != scheme || !strings.Contains(uri, ":///") || u.User != nil || u.Host != "" || u.Fragment != "" || !filepath.IsAbs(u.Path) {
@@ -105,7 +117,7 @@ func (l *location) load(ctx context.Context) (*key, error) {
 	if err := checkTime(ctx, opOpen, l.uri()); err != nil {
 		return nil, err
 	}
-	content, err := l.read(l.path, maxKeyFile, "put its copy back, for no other key opens what it has wrapped; only for a first set-up make a new one: (umask 077; set -C; head -c 32 /dev/urandom > "+l.path+")")
+	content, err := l.read(l.path, maxKeyFile, l.recover("make a new one"))
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +132,7 @@ func (l *location) load(ctx context.Context) (*key, error) {
 			return nil, err
 		}
 		defer clear(kek)
-	} else if err := checkKey(l.path, content); err != nil {
+	} else if err := l.checkKey(content); err != nil {
 		return nil, err
 	} else {
 		from.passphraseFile = ""

@@ -53,8 +53,11 @@ func isParameters(content []byte) bool {
 // derive makes the key of the parameters in a key file and the passphrase.
 func (l *location) derive(content []byte) ([]byte, error) {
 	p, err := parseParameters(content)
-	if err != nil {
+	switch {
+	case errors.Is(err, errNewer):
 		return nil, configError("%s: %w", l.path, err)
+	case err != nil:
+		return nil, l.damaged("%s: %w", l.path, err)
 	}
 	if l.passphraseFile == "" {
 		return nil, configError("%s needs a passphrase: put it into a file, and name that in %s or as passphrase-file=/path in the URI", l.path, passphraseVariable)
@@ -94,10 +97,10 @@ func parseParameters(content []byte) (p parameters, err error) {
 		return p, err
 	}
 	if v, ok := members["v"].(json.Number); !ok || v != "1" {
-		return p, errors.New(`its "v" is not 1: it was made by a newer version`)
+		return p, fmt.Errorf(`its "v" is not 1: %w`, errNewer)
 	}
 	if kdf, ok := members["kdf"].(string); !ok || kdf != "argon2id" {
-		return p, errors.New(`its "kdf" is not "argon2id": it was made by a newer version`)
+		return p, fmt.Errorf(`its "kdf" is not "argon2id": %w`, errNewer)
 	}
 	text, _ := members["salt"].(string)
 	p.salt, err = base64.StdEncoding.DecodeString(text)
@@ -121,7 +124,7 @@ func parseParameters(content []byte) (p parameters, err error) {
 		return p, fmt.Errorf(`its "time" times "memory_kib" is %d, and at most %d is accepted`, work, maxWork)
 	}
 	if len(members) != 6 {
-		return p, errors.New("it has members that are not known here: it was made by a newer version")
+		return p, fmt.Errorf("it has members that are not known here: %w", errNewer)
 	}
 	return p, nil
 }
@@ -158,4 +161,7 @@ func flatObject(content []byte) (map[string]any, error) {
 	return members, nil
 }
 
-var errNotJSON = errors.New("it begins as a JSON object and is none with the parameters of Argon2id")
+var (
+	errNotJSON = errors.New("it begins as a JSON object and is none with the parameters of Argon2id")
+	errNewer   = errors.New("it was made by a newer version: use that")
+)
