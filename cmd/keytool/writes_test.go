@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,10 +77,20 @@ func (d *site) settings() map[string]string {
 
 // run runs keytool in this process, with a fault of the store and one of the key service.
 func (d *site) run(fault, keyFault string, words ...string) (code int, stderr string) {
-	var errs bytes.Buffer
+	code, _, stderr = d.with(fault, keyFault, words...)
+	return code, stderr
+}
+
+// printed runs keytool in this process, and returns what it has printed as well.
+func (d *site) printed(words ...string) (code int, stdout, stderr string) {
+	return d.with("", "", words...)
+}
+
+func (d *site) with(fault, keyFault string, words ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
 	env := d.settings()
 	s := cli.System{
-		Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &errs,
+		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
 		Getenv: func(name string) string { return env[name] },
 		Now:    d.clock.now, Sleep: d.clock.sleep, Fleets: append(fleets(), registryOpener()),
 	}
@@ -92,7 +101,7 @@ func (d *site) run(fault, keyFault string, words ...string) (code int, stderr st
 		s.KeyServices = keyset.Openers{keyFaultOpener(keyFault)}
 	}
 	code = cli.Run(d.t.Context(), s, words...)
-	return code, errs.String()
+	return code, out.String(), errs.String()
 }
 
 func (d *site) must(lines ...string) {
@@ -335,6 +344,59 @@ func TestWrites(t *testing.T) {
 						t.Error("the keyset has changed")
 					}
 				})
+			}
+		})
+	}
+}
+
+// A dry run says with --exit-code whether the command would write, and ends as that would
+// end if it would fail.
+func TestDryRunExitCode(t *testing.T) {
+	const staged, promoted = "init --proof settle; rotate --replace $primary", "init --proof settle; rotate --replace $primary; clock 2h; rotate"
+	for name, c := range map[string]struct {
+		before, line string
+		code         int
+		verdict      string // of the report, or what the error says
+	}{
+		"revoked already":          {"init; revoke $primary --reason leaked --yes --no-wait", "revoke $revoked --reason leaked --yes --no-wait", 0, "OK "},
+		"one of them revoked":      {"init; revoke $primary --reason leaked --yes --no-wait", "revoke $revoked $primary --reason leaked --yes --no-wait", 3, "WOULD "},
+		"policy as it is":          {"init", "policy --ttl 10m --proof reports", 0, "OK "},
+		"policy to be shown":       {"init", "policy", 0, "OK "},
+		"rolled back already":      {promoted + "; rollback", "rollback", 0, "OK "},
+		"rotated already":          {promoted + "; clock 2h; rotate; clock 2h; rotate; rotate", "rotate", 0, "OK "},
+		"nothing due":              {"init", "rotate", 0, "OK "},
+		"due":                      {"init; clock 800h", "rotate", 3, "WOULD "},
+		"blocked":                  {"init; rotate --replace $primary", "rotate", 6, "BLOCKED "},
+		"time has to pass":         {staged, "rotate", 3, "WAITING "},
+		"nothing staged":           {"init", "abort", 1, "nothing to abort"},
+		"nothing retiring":         {"init", "rollback", 1, "none to go back to"},
+		"no such peer":             {"init", "peer forget python-a --reason gone --yes", 1, "python-a"},
+		"no such export":           {"init", "confirm --peer python-a", 1, "python-a"},
+		"no such wrapping":         {"init", "rewrap --drop localkek@new.key --yes", 1, "nothing in the keyset is wrapped by"},
+		"the only wrapping":        {"init", "rewrap --drop localkek@kek.key --force --reason moved --yes", 1, "is wrapped by nothing but"},
+		"not proved":               {"init; rewrap --add localkek@new.key", "rewrap --drop localkek@kek.key --yes", 6, "BLOCKED "},
+		"a keyset is there":        {"init", "init", 1, "already"},
+		"a keyset is there, taken": {"init", "init --secret-file @a.secret", 1, "already"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newSite(t)
+			d.must(strings.Split(c.before, "; ")...)
+			before := d.text()
+			words := d.words(c.line)
+			code, stdout, stderr := d.printed(append(slices.Clone(words), "--dry-run", "--exit-code")...)
+			if code != c.code || !strings.HasPrefix(stdout, c.verdict) && !strings.Contains(stderr, c.verdict) {
+				t.Errorf("it exits %d: %s%s", code, stdout, stderr)
+			}
+			if !bytes.Equal(d.text(), before) {
+				t.Error("the keyset has changed")
+			}
+			real, _ := d.run("", "", words...)
+			switch changed := !bytes.Equal(d.text(), before); {
+			case c.verdict == "WOULD " && (real != 0 || !changed), c.verdict != "WOULD " && changed:
+				t.Errorf("the command itself exits %d, and changes the keyset: %t", real, changed)
+			case c.code != 3 && real != c.code:
+				t.Errorf("the command itself exits %d", real)
 			}
 		})
 	}

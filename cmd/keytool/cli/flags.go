@@ -91,11 +91,13 @@ func (a *app) writeFlags(cmd *cobra.Command) {
 	f.BoolVar(&a.flags.dryRun, "dry-run", false, "show the step, and change nothing")
 	f.StringVar(&a.flags.reason, "reason", "", "why, in `TEXT` for the keyset's history")
 	f.StringVar(&a.flags.actor, "actor", "", "`WHO`, for the keyset's history (default user@host)")
-	a.exitCodeFlag(cmd)
+	a.exitCodeFlag(cmd, "with --dry-run: exit 3 if the command would change something, 0 if not")
 }
 
-func (a *app) exitCodeFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&a.flags.exitCode, "exit-code", false, "exit 3 if there is something to do or to wait for")
+// exitCodeFlag is that of the commands that may end with another code than 0 though
+// nothing has failed; says is what it makes of one of them.
+func (a *app) exitCodeFlag(cmd *cobra.Command, says string) {
+	cmd.Flags().BoolVar(&a.flags.exitCode, "exit-code", false, says)
 }
 
 // yesFlag is that of the commands that can cost a valid token.

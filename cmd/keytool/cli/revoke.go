@@ -110,6 +110,9 @@ func (a *app) revoke(cmd *cobra.Command, kids []string, flags revokeFlags) error
 		return err
 	}
 	r := plan.report(o, &obs)
+		if len(plan.revoke) == 0 {
+			return nil
+		}
 	a.report = r
 	if a.flags.dryRun {
 		return a.pendingIfAsked()

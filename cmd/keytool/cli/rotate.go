@@ -43,6 +43,7 @@ revision of: until every instance has read the new revision tokens may be refuse
 	a.writeFlags(cmd)
 	a.yesFlag(cmd)
 	f := cmd.Flags()
+	f.Lookup("exit-code").Usage = "exit 3 if something is left to do or to wait for; if it is blocked it exits 6 in any case"
 	f.BoolVar(&r.wait, "wait", false, "take every step, and wait between them; goes on through blocks")
 	f.StringVar(&r.replace, "replace", "", "replace the primary `KID`, due or not; can be run again and again")
 	f.BoolVar(&a.flags.force, "force", false, "promote against what is in the way; needs --reason")

@@ -40,7 +40,7 @@ something to do, to look after or to wait for.`,
 		},
 	}
 	a.keysetFlags(cmd)
-	a.exitCodeFlag(cmd)
+	a.exitCodeFlag(cmd, "exit 6 if it says BLOCKED, 3 if it says anything else but OK")
 	cmd.Flags().BoolVar(&history, "history", false, "show who did what, the last 50 changes")
 	return cmd
 }
