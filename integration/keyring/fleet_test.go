@@ -61,9 +61,9 @@ func TestCollectingLeavesNothing(t *testing.T) {
 		}
 		return source
 	}
-	answering := map[fleet.Source]error{at("http://" + secure.Listener.Addr().String() + "/html"): fleet.ErrUnreachable}
+	answering := map[fleet.Source]error{at("http://" + secure.Listener.Addr().String() + "/html"): fleet.ErrMalformed}
 	for path, want := range map[string]error{
-		"/endless": fleet.ErrMalformed, "/elsewhere": fleet.ErrUnreachable, "/aborts": fleet.ErrUnreachable, "/html": fleet.ErrMalformed,
+		"/endless": fleet.ErrMalformed, "/elsewhere": fleet.ErrMalformed, "/aborts": fleet.ErrUnreachable, "/html": fleet.ErrMalformed,
 	} {
 		answering[at(server.URL+path)] = want
 	}
