@@ -14,7 +14,9 @@ import (
 type progress struct {
 	app      *app
 	said     string   // what the last line was about
-	culprits []string // that the last turn had
+	state    string   // what the last turn was about that could look
+	trouble  string   // what has kept a turn from looking since then
+	culprits []string // that the last turn had that could look
 	bar      *progressbar.ProgressBar
 	from     time.Time
 	to       time.Time
@@ -33,18 +35,35 @@ func (p *progress) say(about, line string, culprits ...string) {
 		}
 	}
 	p.culprits = culprits
+	if about != p.state {
+		p.state, p.trouble = about, ""
+	}
 	if line == "" || about == p.said && len(fresh) == 0 {
 		return
 	}
-	p.said = about
-	p.clear()
-	// Rounded up, as what is not before a time: the line of that time is not before it.
-	p.app.note("%s %s", ceil(p.app.Now()).Format("15:04:05Z"), line)
+	p.print(about, line)
 	for _, c := range fresh {
 		for l := range strings.SplitSeq(c, "\n") {
 			p.app.note("%s", l)
 		}
 	}
+}
+
+// fail tells why a turn could not look, once as long as nothing else changes: not again
+// each time that it comes back. When it has passed, the next turn's line says so, and
+// nothing of what was told before it.
+func (p *progress) fail(err error) {
+	if about := err.Error(); about != p.trouble {
+		p.trouble = about
+		p.print(about, "trying again: "+about)
+	}
+}
+
+func (p *progress) print(about, line string) {
+	p.said = about
+	p.clear()
+	// Rounded up, as what is not before a time: the line of that time is not before it.
+	p.app.note("%s %s", ceil(p.app.Now()).Format("15:04:05Z"), line)
 }
 
 // frame is how often the bar is drawn.

@@ -39,9 +39,11 @@ func (a *app) wait(cmd *cobra.Command, take func(ctx context.Context) (turn, err
 		case err != nil && (n == 0 || lasting(err)):
 			return err
 		case err != nil:
-			t = turn{about: err.Error(), line: fmt.Sprintf("trying again: %v", err), pause: retryPause, code: failed}
+			t = turn{pause: retryPause, code: failed}
+			p.fail(err)
+		default:
+			p.say(t.about, t.line, t.culprits...)
 		}
-		p.say(t.about, t.line, t.culprits...)
 		switch {
 		case t.finished:
 			return nil
