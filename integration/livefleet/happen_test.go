@@ -41,18 +41,23 @@ func taken(d *keyset.Document, old, action string) bool {
 	}
 }
 
-// together runs two at once: of two that decide on one revision one is told that it was
-// not the first, and of two that wait one finishes at least.
+// together runs two at once. Of two that decide on one revision the second writes nothing:
+// it is told so, or sees by the servers that there is a later one, and decides anew. Of two
+// that wait one finishes at least.
 func (w *world) together() {
 	old := w.primary()
 	file := w.holds()
 	second := w.start(&hook{When: loaded, Hold: file}, "rotate", "--replace", old)
 	eventually(w.T, "the hold", func() bool { return exists(file) })
 	w.keytool(0, "rotate", "--replace", old)
+	revision := w.document().Revision
 	if err := os.Remove(file); err != nil {
 		w.Fatal(err)
 	}
-	second.ends(5)
+	second.ends(0, 5)
+	if is := w.document().Revision; is != revision {
+		w.Errorf("both have written: revision %d, then %d", revision, is)
+	}
 	both := []*tool{w.start(nil, "rotate", "--replace", old, "--wait"), w.start(nil, "rotate", "--replace", old, "--wait")}
 	both[0].ends(0, 5)
 	both[1].ends(0, 5)

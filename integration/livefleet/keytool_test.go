@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,7 +29,7 @@ type toolConfig struct {
 	Hook  *hook             // what happens to the process; nil: nothing
 }
 
-// A hook happens at a write to the store, or when it was read.
+// A hook happens once, at a write to the store or when it was read.
 type hook struct {
 	When   string // loaded, or before, during or after a write
 	Action string // of the change that is written, as in the keyset's history
@@ -72,7 +73,7 @@ func (h *hook) opener(o keyset.SourceOpener) keyset.SourceOpener {
 		if err != nil {
 			return nil, err
 		}
-		return &hooked{source.(keyset.Store), h}, nil
+		return &hooked{Store: source.(keyset.Store), hook: h}, nil
 	}}
 }
 
@@ -80,9 +81,12 @@ func (h *hook) opener(o keyset.SourceOpener) keyset.SourceOpener {
 type hooked struct {
 	keyset.Store
 	hook *hook
+	once sync.Once
 }
 
 func (h *hooked) String() string { return fmt.Sprint(h.Store) }
+
+func (h *hooked) happen() { h.once.Do(h.hook.happen) }
 
 func (h *hooked) Close() error {
 	if c, ok := h.Store.(io.Closer); ok {
@@ -95,7 +99,7 @@ func (h *hooked) Close() error {
 func (h *hooked) Load(ctx context.Context) ([]byte, string, error) {
 	text, version, err := h.Store.Load(ctx)
 	if h.hook.When == loaded {
-		h.hook.happen()
+		h.happen()
 	}
 	return text, version, err
 }
@@ -111,7 +115,7 @@ func (h *hooked) Save(ctx context.Context, text []byte, version string) (string,
 	}
 	switch h.hook.When {
 	case before:
-		h.hook.happen()
+		h.happen()
 	case during:
 		go func() {
 			time.Sleep(rand.N(3 * time.Millisecond))
@@ -122,7 +126,7 @@ func (h *hooked) Save(ctx context.Context, text []byte, version string) (string,
 	}
 	written, err := h.Store.Save(ctx, text, version)
 	if err == nil && h.hook.When == after {
-		h.hook.happen()
+		h.happen()
 	}
 	return written, err
 }
