@@ -45,9 +45,8 @@ The keyset's auth key stays, and whoever has the old key-encryption key has that
 the key, or begin a new lineage with keytool init --replace.`,
 		Example: `  keytool revoke 4c11d0e2 --reason "in a core dump"
   keytool revoke --all --reason "backup stolen" --yes`,
-		Args:              usageArgs(cobra.ArbitraryArgs),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.revoke(cmd, args, r) },
-		ValidArgsFunction: a.completeKIDs(keyset.Primary, keyset.Staged, keyset.Retiring),
+		Args: usageArgs(cobra.ArbitraryArgs),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.revoke(cmd, args, r) },
 	}
 	a.writeFlags(cmd)
 	a.yesFlag(cmd)
@@ -55,7 +54,6 @@ the key, or begin a new lineage with keytool init --replace.`,
 	f.BoolVar(&r.all, "all", false, "revoke every key, and go on with a new one")
 	f.BoolVar(&r.noWait, "no-wait", false, "do not wait until every instance has obeyed")
 	f.StringVar(&r.clean, "clean", "", "the retiring key `KID` that did not leak: it becomes primary if no staged key can")
-	_ = cmd.RegisterFlagCompletionFunc("clean", a.completeKIDs(keyset.Retiring)) // the flag is there
 	return cmd
 }
 
@@ -110,11 +108,11 @@ func (a *app) revoke(cmd *cobra.Command, kids []string, flags revokeFlags) error
 		return err
 	}
 	r := plan.report(o, &obs)
+	a.report = r
+	if a.flags.dryRun {
 		if len(plan.revoke) == 0 {
 			return nil
 		}
-	a.report = r
-	if a.flags.dryRun {
 		return a.pendingIfAsked()
 	}
 	if len(plan.revoke) > 0 {

@@ -48,7 +48,6 @@ revision of: until every instance has read the new revision tokens may be refuse
 	f.StringVar(&r.replace, "replace", "", "replace the primary `KID`, due or not; can be run again and again")
 	f.BoolVar(&a.flags.force, "force", false, "promote against what is in the way; needs --reason")
 	r.policy.addRotation(cmd, keyset.Policy{})
-	_ = cmd.RegisterFlagCompletionFunc("replace", a.completeKIDs(keyset.Primary)) // the flag is there
 	return cmd
 }
 

@@ -50,6 +50,10 @@ func Run(ctx context.Context, s System, args ...string) int {
 	a.flags.output = outputOf(args)
 	root := a.root() //nolint:contextcheck // each command gets ctx from ExecuteContext
 	root.SetArgs(args)
+	if isCompletion(args) {
+		a.complete(ctx, root, args)
+		return int(done)
+	}
 	err := checkArguments(args)
 	if err == nil {
 		err = root.ExecuteContext(ctx)
@@ -141,7 +145,7 @@ no; 5 another writer was first; 6 blocked, the culprit is printed; 130 interrupt
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.SetIn(a.Stdin)
-	root.SetOut(a.Stdout) // for what a shell asks when it completes; all else is a report
+	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { a.report = newHelp(cmd) })
