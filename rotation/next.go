@@ -216,7 +216,9 @@ func (v *view) retire(k keyset.Key) Step {
 			continue
 		}
 		if i.Live() && i.Report.Primary == k.KID {
+			// Its tokens do not run out: it makes new ones, and time alone ends nothing.
 			reasons = append(reasons, about(StillSealing, i, k.KID))
+			continue
 		}
 		for _, use := range i.Report.Keys {
 			until := use.LiveUntil.Add(v.p.MaxSkew)

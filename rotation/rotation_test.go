@@ -523,6 +523,32 @@ func TestFormerPolicyCounts(t *testing.T) {
 	s.want(rotation.Promote, rotation.Promote, s.new, never)
 }
 
+// Force makes of a policy count what it has otherwise than the document: what a former
+// policy still holds is not given up by a flag that asks for something else.
+func TestForceKeepsAFormerPolicy(t *testing.T) {
+	s := newScene(t)
+	short := s.d.Policy
+	short.Settle, short.MaxStale, short.MaxSkew = time.Second, 3*time.Minute, time.Second
+	s.do(s.d.SetPolicy(s.note(), short))
+	s.stage()
+	s.do(s.d.Promote(s.note(), s.new))
+	s.later(time.Minute)
+	s.instance("mcp-a")
+	asked := s.d.Policy
+	asked.MaxAge /= 2
+	s.request = rotation.Request{Policy: &asked, Force: true}
+	s.want(rotation.Wait, rotation.Drain, s.old, start.Add(settle+skew), rotation.Settling)
+	asked.Settle = time.Second / 2
+	s.want(rotation.Wait, rotation.Drain, s.old, start.Add(asked.Settle+skew), rotation.Settling)
+	asked.MaxSkew = time.Second / 2
+	s.want(rotation.Drain, rotation.Drain, s.old, never)
+
+	s.do(s.d.Drain(s.note(), s.old))
+	drained := s.d.Key(s.old).Drained
+	asked.MaxSkew = s.d.Policy.MaxSkew
+	s.want(rotation.Wait, rotation.Retire, s.old, drained.Add(ttl+2*skew), rotation.Expiring)
+}
+
 func TestRequestTightens(t *testing.T) {
 	s := staged(t)
 	p := s.d.Policy
@@ -563,6 +589,9 @@ func TestRetireHeedsReports(t *testing.T) {
 	i.Report.Keys = nil
 	s.want(rotation.Retire, rotation.Retire, s.old, never)
 	i.Report.Stopped, i.Report.Primary = false, s.old
+	s.want(rotation.Blocked, rotation.Retire, s.old, never, rotation.StillSealing)
+	// Whoever goes on sealing has tokens that live ever longer: to wait for them would not end.
+	i.Report.Keys = []fleet.KeyUse{{KID: s.old, Seals: 1, Since: start, LiveUntil: s.now.Add(ttl)}}
 	s.want(rotation.Blocked, rotation.Retire, s.old, never, rotation.StillSealing)
 	i.Report.Lineage = "another"
 	s.want(rotation.Retire, rotation.Retire, s.old, never)

@@ -96,7 +96,8 @@ type Request struct {
 	Policy *keyset.Policy
 
 	// Force promotes a staged key against whatever is in the way, stages one in a document
-	// that is not the newest, and makes Policy count as it is, even where it asks for less.
+	// that is not the newest, and makes Policy count as it is, even where it asks for less;
+	// but what it has as the document's policy has it counts as it does without it.
 	// All of it is outside the guarantee: until every instance holds the new revision,
 	// tokens may be refused. Drain and retire it does not hasten by itself; with a Policy
 	// that asks for less they come as early as that says, and a token may still be alive

@@ -41,7 +41,7 @@ func (r rules) look(d *keyset.Document, o fleet.Observation, now time.Time, requ
 	switch {
 	case request.Policy == nil:
 	case request.Force:
-		v.p = *request.Policy
+		v.p = overridden(v.p, d.Policy, *request.Policy)
 	default:
 		v.p = Tighter(v.p, *request.Policy)
 	}
@@ -59,6 +59,22 @@ func counting(d *keyset.Document, now time.Time) (p keyset.Policy, floor time.Ti
 		}
 	}
 	return p, floor
+}
+
+// overridden returns p, which counts of the document's policy d, with what q has otherwise
+// than d: a former value goes on counting unless it is what q is about.
+func overridden(p, d, q keyset.Policy) keyset.Policy {
+	if q.Settle == d.Settle {
+		q.Settle = p.Settle
+	}
+	if q.MaxStale == d.MaxStale {
+		q.MaxStale = p.MaxStale
+	}
+	if q.MaxSkew == d.MaxSkew {
+		q.MaxSkew = p.MaxSkew
+	}
+	q.Was = nil
+	return q
 }
 
 // Tighter returns p with what q asks for beyond it: a smaller MaxAge; a larger Settle,
