@@ -55,13 +55,13 @@ func (a *app) complete(ctx context.Context, root *cobra.Command, args []string) 
 // mentioned here is made up by whoever types it.
 func (c *completion) decide(root *cobra.Command) {
 	arguments := map[string]cobra.CompletionFunc{
-		"keytool kek new":      first(c.file),
-		"keytool validate":     first(c.file),
-		"keytool inspect":      first(c.file),
-		"keytool revoke":       c.keys(keyset.Primary, keyset.Staged, keyset.Retiring),
-		"keytool peer forget":  first(c.peers),
-		"keytool fleet forget": first(c.instances),
-		"keytool help":         commands,
+		"kek new":      first(c.file),
+		"validate":     first(c.file),
+		"inspect":      first(c.file),
+		"revoke":       c.keys(keyset.Primary, keyset.Staged, keyset.Retiring),
+		"peer forget":  first(c.peers),
+		"fleet forget": first(c.instances),
+		"help":         commands,
 	}
 	values := map[string]cobra.CompletionFunc{
 		"output": fixed(
@@ -81,7 +81,8 @@ func (c *completion) decide(root *cobra.Command) {
 	}
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
-		cmd.ValidArgsFunction = arguments[cmd.CommandPath()]
+		_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+		cmd.ValidArgsFunction = arguments[path]
 		own := func(f *pflag.Flag) {
 			_, f.Usage = pflag.UnquoteUsage(f)
 			if complete := values[f.Name]; complete != nil && f.Value.Type() != "bool" {
