@@ -59,7 +59,12 @@ func (f *faulty) now(op string) bool {
 }
 
 func (f *faulty) Load(ctx context.Context) ([]byte, string, error) {
-	if f.now("load") {
+	switch {
+	case !f.now("load"):
+	case f.way == "hang":
+		<-ctx.Done()
+		return nil, "", ctx.Err()
+	default:
 		return nil, "", errors.New("the store is down")
 	}
 	return f.File.Load(ctx)

@@ -100,18 +100,23 @@ func (a *app) doctor(ctx context.Context) error {
 	}
 	r, o := &doctorReport{}, &opened{app: a}
 	defer o.close()
-	if err := a.doctorServices(ctx, r, o); err != nil {
+	reading, cancel := a.sparing(ctx)
+	defer cancel()
+	if err := a.doctorServices(reading, r, o); err != nil {
 		return err
 	}
-	there, err := a.doctorStore(ctx, r, o)
+	there, err := a.doctorStore(reading, r, o)
 	if err != nil {
 		return err
 	}
 	if there {
 		a.doctorKeys(ctx, r, o)
-		if err := a.doctorFleet(ctx, r, o); err != nil {
-			return err
-		}
+		err = a.doctorFleet(ctx, r, o)
+	} else {
+		err = a.doctorHearsay(ctx, r, o)
+	}
+	if err != nil {
+		return err
 	}
 	a.report = r
 	r.Verdict = map[string]string{isOK: "healthy", isWarning: "warnings", isFailed: "unhealthy"}[r.worst()]
@@ -226,7 +231,7 @@ func (a *app) doctorStore(ctx context.Context, r *doctorReport, o *opened) (ther
 		return false, err
 	}
 	if err != nil {
-		err = errors.New(strings.TrimPrefix(err.Error(), o.place()+": ")) // which is said before it
+		err = inTime(ctx, errors.New(strings.TrimPrefix(err.Error(), o.place()+": "))) // which is said before it
 	}
 	if !r.try(what, err, fmt.Sprintf("read and verified in %s", shortDuration(took)), "") {
 		return false, nil
@@ -322,6 +327,27 @@ func (a *app) doctorFleet(ctx context.Context, r *doctorReport, o *opened) (err 
 		r.add("instance "+in.label, isOK, detail, "")
 	}
 	j.doctorBudget(r)
+	return nil
+}
+
+// doctorHearsay asks every instance where there is no keyset to check reports with.
+func (a *app) doctorHearsay(ctx context.Context, r *doctorReport, o *opened) (err error) {
+	if o.sources, err = a.Fleets.Open(ctx, a.flags.fleet...); err != nil {
+		return r.opens("fleet", err)
+	}
+	obs := o.hear(ctx)
+	for n := range obs.Instances {
+		in := newInstance(nil, &obs, &obs.Instances[n], nil)
+		what := "instance " + in.label
+		if in.Seen == "" {
+			r.add(what, isWarning, in.Health, "")
+			continue
+		}
+		r.add(what, isWarning, fmt.Sprintf("it says, and nothing can check it: revision %d, seals with %s; %s", in.Revision, orDash(in.SealsWith), in.Health), "")
+	}
+	for _, f := range obs.Failures {
+		r.add("fleet", isFailed, f.Error(), "")
+	}
 	return nil
 }
 

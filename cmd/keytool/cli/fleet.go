@@ -24,8 +24,9 @@ func (a *app) fleetCommand() *cobra.Command {
 		Long: `fleet asks every source for the reports of the instances, and shows what each of them
 holds and whether it can be relied on. -o json shows which wrappings each has opened.
 
-If the keyset is lost or damaged it exits 1, and shows all the same what the instances
-say, which nothing can check then.`,
+If the keyset cannot be read, because it is lost or damaged or the store does not answer,
+fleet exits 1, and shows all the same what the instances say, which nothing can check
+then. Half of --timeout is kept for that.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := a.context(cmd)
@@ -119,21 +120,14 @@ func cut(text string) string {
 }
 
 func (a *app) showFleet(ctx context.Context) error {
-	o, err := a.connect(ctx)
+	if a.settings(); len(a.flags.fleet) == 0 {
+		return usagef("set --fleet or ECHOSEAL_FLEET: where the servers report")
+	}
+	o, err := a.openOrHear(ctx)
 	if err != nil {
 		return err
 	}
 	defer o.close()
-	if len(o.sources) == 0 {
-		return usagef("set --fleet or ECHOSEAL_FLEET: where the servers report")
-	}
-	if err := misconfigured(o.load(ctx)); err != nil {
-		if exitOf(err) != usage && ctx.Err() == nil {
-			obs := o.hear(ctx)
-			a.report = newHearsay(&obs)
-		}
-		return err
-	}
 	at, obs, err := o.look(ctx)
 	if err != nil {
 		return err

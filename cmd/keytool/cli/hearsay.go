@@ -17,8 +17,57 @@ import (
 // Where there is no keyset, nothing can check a report. What servers say is then heard
 // all the same: it can make keytool more careful, and it tells people who is there.
 
+// openOrHear does what open does. If the keyset cannot be read, what servers say becomes
+// the report: whoever has lost it wants to know who is there.
+func (a *app) openOrHear(ctx context.Context) (*opened, error) {
+	if err := a.required(); err != nil {
+		return nil, err
+	}
+	o := &opened{app: a}
+	if err := o.reachFleet(ctx); err != nil {
+		return nil, o.failed(err)
+	}
+	reading, cancel := a.sparing(ctx)
+	defer cancel()
+	err := o.reachKeyset(reading)
+	if err == nil {
+		err = o.load(reading)
+	}
+	if err == nil {
+		return o, nil
+	}
+	if err = misconfigured(err); exitOf(err) != usage && len(o.sources) > 0 && ctx.Err() == nil {
+		err = inTime(reading, err)
+		obs := o.hear(ctx)
+		a.report = newHearsay(&obs)
+	}
+	return nil, o.failed(err)
+}
+
+// sparing returns the context for reading a keyset: if there is a fleet to hear when that
+// fails, half of the time is for it.
+func (a *app) sparing(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok || len(a.flags.fleet) == 0 {
+		return ctx, func() {}
+	}
+	half := time.Until(deadline) / 2
+	return context.WithTimeoutCause(ctx, half, fmt.Errorf("half of the %s of --timeout is over, and the rest was for asking the fleet", shortDuration(a.flags.timeout)))
+}
+
+// inTime adds to an error that the time of a context was over, if it was and the error
+// does not say so.
+func inTime(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !strings.Contains(err.Error(), cause.Error()) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
 // hear asks the fleet without a key.
 func (o *opened) hear(ctx context.Context) fleet.Observation {
+	ctx, cancel := asking(ctx)
+	defer cancel()
 	obs := fleet.CollectUnverified(ctx, o.app.Now, o.sources...)
 	o.app.detail("asked %s, without a key to check what they say: %s, %s", count(len(obs.Sources), "source"), count(len(obs.Instances), "instance"), count(len(obs.Failures), "failure"))
 	return obs
@@ -89,7 +138,7 @@ func damaged(place string, text []byte, err error) error {
 	case len(bytes.TrimSpace(text)) == 0:
 		return fmt.Errorf("%s: %w: put the newest backup of the keyset back; if there never was one, remove what is there and make one with keytool init", place, err)
 	default:
-		return fmt.Errorf("%s: %w: put the newest backup of the keyset back, and check it first: keytool validate FILE; servers go on with what they hold: keytool fleet", place, err)
+		return fmt.Errorf("%s: %w: put the newest backup of the keyset back, and check it first: keytool validate FILE; servers go on with what they hold", place, err)
 	}
 }
 
@@ -102,7 +151,7 @@ func newerFormat(text []byte) bool {
 	return json.Unmarshal(text, &format) == nil && format.Version > 1
 }
 
-// A hearsay is the report of fleet where there is no keyset to check reports with.
+// A hearsay is the report of status and fleet where there is no keyset to check reports with.
 type hearsay struct {
 	Verdict string `json:"verdict"`
 	Summary string `json:"summary"`
@@ -117,16 +166,22 @@ func newHearsay(obs *fleet.Observation) *hearsay {
 			said++
 		}
 	}
-	return &hearsay{
+	h := &hearsay{
 		Verdict: verdictBlocked, fleetJSON: newFleet(nil, obs), Tag: tagNotChecked,
 		Summary: fmt.Sprintf("the keyset cannot be read, so nothing can check what %s", counted(said, "instance says", "instances say")),
 	}
+	if said == 0 {
+		h.Summary = "the keyset cannot be read, and no instance reports"
+	}
+	return h
 }
 
 func (h *hearsay) text(p *printer) {
 	p.linef("%s  %s", verdictText(p, h.Verdict, false), h.Summary)
-	p.linef("")
-	h.fleetJSON.text(p, "")
+	if len(h.Instances) > 0 || len(h.Failures) > 0 {
+		p.linef("")
+		h.fleetJSON.text(p, "")
+	}
 	p.linef("")
 	p.linef("tag  %s: whoever answers in an instance's place can say anything", h.Tag)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/echoseal/echoseal/codec/awskms"
 	"github.com/echoseal/echoseal/codec/gcpkms"
@@ -68,17 +69,32 @@ func (a *app) connect(ctx context.Context) (*opened, error) {
 		return nil, err
 	}
 	o := &opened{app: a}
-	var err error
-	if o.source, err = a.Stores.Open(ctx, a.flags.store); err != nil {
-		return nil, o.failed(fmt.Errorf("--store: %w", err))
+	if err := o.reachKeyset(ctx); err != nil {
+		return nil, o.failed(err)
 	}
-	if o.services, err = a.KeyServices.Open(ctx, a.flags.keyServices...); err != nil {
-		return nil, o.failed(fmt.Errorf("--key-service: %w", err))
-	}
-	if o.sources, err = a.Fleets.Open(ctx, a.flags.fleet...); err != nil {
-		return nil, o.failed(fmt.Errorf("--fleet: %w", err))
+	if err := o.reachFleet(ctx); err != nil {
+		return nil, o.failed(err)
 	}
 	return o, nil
+}
+
+// reachKeyset opens the store and the key services.
+func (o *opened) reachKeyset(ctx context.Context) (err error) {
+	if o.source, err = o.app.Stores.Open(ctx, o.app.flags.store); err != nil {
+		return fmt.Errorf("--store: %w", err)
+	}
+	if o.services, err = o.app.KeyServices.Open(ctx, o.app.flags.keyServices...); err != nil {
+		return fmt.Errorf("--key-service: %w", err)
+	}
+	return nil
+}
+
+// reachFleet opens the places where servers report.
+func (o *opened) reachFleet(ctx context.Context) (err error) {
+	if o.sources, err = o.app.Fleets.Open(ctx, o.app.flags.fleet...); err != nil {
+		return fmt.Errorf("--fleet: %w", err)
+	}
+	return nil
 }
 
 // open connects and loads.
@@ -168,7 +184,19 @@ func (o *opened) openAuth(ctx context.Context, doc *keyset.Document) error {
 
 // observe asks the fleet.
 func (o *opened) observe(ctx context.Context) fleet.Observation {
+	ctx, cancel := asking(ctx)
+	defer cancel()
 	obs := fleet.Collect(ctx, o.reports, o.app.Now, o.sources...)
 	o.app.detail("asked %s: %s, %s", count(len(obs.Sources), "source"), count(len(obs.Instances), "instance"), count(len(obs.Failures), "failure"))
 	return obs
+}
+
+// asking bounds how long the fleet is asked, by half of the time that is left: a registry
+// that hangs must not take the time for what does not wait for it.
+func asking(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/2)
 }

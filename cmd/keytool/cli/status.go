@@ -29,8 +29,10 @@ every peer.
   WARNING  nothing is in the way now, and something will be, or a server is not well
   BLOCKED  somebody has to do something; no key is lost meanwhile
 
-It exits 0 whatever it finds; with --exit-code 6 if it says BLOCKED, 3 if there is
-something to do, to look after or to wait for.`,
+It exits 0 whatever it finds; with --exit-code 6 if it says BLOCKED, and 3 if it says
+anything else but OK. If the keyset cannot be read, because it is lost or damaged or the
+store does not answer, it exits 1, and shows all the same what the instances say, which
+nothing can check then.`,
 		Example: "  keytool status\n  keytool status --history\n  keytool status -o json --exit-code",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,7 +48,7 @@ something to do, to look after or to wait for.`,
 }
 
 func (a *app) status(ctx context.Context, history bool) error {
-	o, err := a.open(ctx)
+	o, err := a.openOrHear(ctx)
 	if err != nil {
 		return err
 	}

@@ -39,15 +39,15 @@ func (o *opened) look(ctx context.Context) (now time.Time, obs fleet.Observation
 func (j judge) troubles(at time.Time) []reason {
 	found := rotation.Faults(j.doc, *j.obs, at)
 	all := make([]reason, 0, len(found))
-	ill := make(map[string]bool)
+	ill := make(map[[2]string]bool) // one address may have several paths
 	for _, r := range found {
 		all = append(all, j.reason(r, rotation.Blocked))
-		ill[r.Address] = true
+		ill[[2]string{r.Source, r.Address}] = true
 	}
 	rank := map[bool]int{true: 0, false: 1}
 	slices.SortStableFunc(all, func(a, b reason) int { return cmp.Compare(rank[a.grave()], rank[b.grave()]) })
 	for n := range j.obs.Instances {
-		if i := &j.obs.Instances[n]; !ill[i.Address] {
+		if i := &j.obs.Instances[n]; !ill[[2]string{i.Source, i.Address}] {
 			for _, c := range j.complaints(i) {
 				c.said = true
 				all = append(all, c)

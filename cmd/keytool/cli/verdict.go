@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -190,13 +191,31 @@ func (j judge) live() (n int) {
 	return n
 }
 
-// harmless says that what is blocked hurts nobody, where that is so.
+// harmless says that what is blocked hurts nobody, where that is so: every instance that
+// can be relied on is ready, and accepts what any other one seals.
 func (j judge) harmless(goal rotation.Kind) string {
 	if goal != rotation.Stage && goal != rotation.Promote && goal != rotation.Drain && goal != rotation.Retire {
 		return ""
 	}
+	var live []*fleet.Report
+	var seal []string
 	for i := range j.obs.Instances {
-		if in := &j.obs.Instances[i]; in.Err == nil && in.Live() && !in.Report.Ready {
+		in := &j.obs.Instances[i]
+		switch {
+		case errors.Is(in.Err, fleet.ErrMAC): // whatever it holds, it is another keyset
+			return ""
+		case in.Err != nil || !in.Live():
+			continue
+		case !in.Report.Ready:
+			return ""
+		}
+		live = append(live, &in.Report)
+		if kid := in.Report.Primary; kid != "" {
+			seal = append(seal, kid)
+		}
+	}
+	for _, kid := range uniq(seal) {
+		if slices.ContainsFunc(live, func(r *fleet.Report) bool { return !slices.Contains(r.Verifies, kid) }) {
 			return ""
 		}
 	}
