@@ -107,6 +107,7 @@ func TestHTTPWithoutAReport(t *testing.T) {
 		"other one":  {answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }), fleet.ErrMalformed, "405"},
 		"broken":     {answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }), fleet.ErrMalformed, "500"},
 		"nobody":     {answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }), fleet.ErrUnreachable, "502"},
+		"too slow":   {answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGatewayTimeout) }), fleet.ErrUnreachable, "504"},
 		"no report":  {fleet.Handler(func(context.Context) ([]byte, error) { return nil, errors.New("no") }), fleet.ErrUnreachable, "503"},
 		"huge":       {answering(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 10<<20)) }), fleet.ErrMalformed, "longer than 262144 bytes"},
 		"endless": {answering(func(w http.ResponseWriter, r *http.Request) {

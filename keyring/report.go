@@ -66,7 +66,7 @@ func (r *Ring) report(stopped bool) fleet.Report {
 
 // joined adds the cause to what has come of it.
 func joined(why, cause string) string {
-	if cause == "" || strings.Contains(why, cause) {
+	if strings.Contains(why, cause) { // as when there is none
 		return why
 	}
 	return why + "; " + cause

@@ -506,6 +506,24 @@ func TestFormerPolicyOfNoEnd(t *testing.T) {
 	s.want(rotation.Promote, rotation.Promote, s.new, never)
 }
 
+// The same of a max_stale that waits where nobody reports.
+func TestForceKeepsAFormerMaxStale(t *testing.T) {
+	s := newScene(t)
+	s.d.Policy.Proof = keyset.ProofSettle
+	p := s.d.Policy
+	p.MaxStale = time.Minute
+	s.do(s.d.SetPolicy(s.note(), p))
+	s.stage()
+	s.do(s.d.Promote(s.note(), s.new))
+	s.later(settle + skew + p.MaxStale)
+	asked := s.d.Policy
+	asked.MaxAge /= 2
+	s.request = rotation.Request{Policy: &asked, Force: true}
+	s.want(rotation.Wait, rotation.Drain, s.old, start.Add(settle+skew+stale), rotation.Settling)
+	asked.MaxStale = time.Second
+	s.want(rotation.Drain, rotation.Drain, s.old, never)
+}
+
 // A former policy counts while it may still be in force somewhere.
 func TestFormerPolicyCounts(t *testing.T) {
 	s := newScene(t)
@@ -582,6 +600,14 @@ func TestRetireHeedsReports(t *testing.T) {
 	s.later(ttl + 2*skew)
 	i := s.instance("mcp-a")
 	until := s.now.Add(time.Hour)
+	sealing := *i
+	sealing.Report.Primary = s.old
+	drained := s.d.Key(s.old).Drained
+	s.o.Instances[0], s.now = sealing, s.now.Add(-1) // there is time yet
+	s.o.Began = s.now
+	s.want(rotation.Wait, rotation.Retire, s.old, drained.Add(ttl+2*skew), rotation.StillSealing, rotation.Expiring)
+	s.later(1)
+	i = s.instance("mcp-a")
 	i.Report.Keys = []fleet.KeyUse{{KID: s.old, Seals: 1, Since: start, LiveUntil: until.Add(-skew)}, {KID: s.new, Seals: 9, Since: start, LiveUntil: until.Add(time.Hour)}}
 	s.want(rotation.Wait, rotation.Retire, s.old, until, rotation.LiveTokens)
 	i.Registered, i.Report.Stopped = true, true // what a process sealed outlives it

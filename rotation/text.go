@@ -3,6 +3,7 @@ package rotation
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -203,7 +204,16 @@ func (r Reason) whole() string {
 	return r.Address + " of " + r.Source
 }
 
-func (r Reason) forget() string { return "keytool fleet forget " + r.ID + " --reason TEXT" }
+// forget says how the report goes. What is under a key that is no id is not typed into a
+// shell: whoever writes to the registry has chosen it.
+func (r Reason) forget() string {
+	if !isID.MatchString(r.ID) {
+		return "delete " + r.ID + " there"
+	}
+	return "keytool fleet forget " + r.ID + " --reason TEXT"
+}
+
+var isID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 func (r Reason) fixUnwrap() string {
 	if r.Failure == nil {

@@ -53,6 +53,29 @@ func TestReasonsDoNotSteerTheTerminal(t *testing.T) {
 	}
 }
 
+// What somebody has put into a registry is on no command line that is offered to be typed.
+func TestRemediesHaveNoForeignWord(t *testing.T) {
+	for _, code := range []rotation.Code{rotation.Malformed, rotation.BadMAC, rotation.Silent} {
+		r := rotation.Reason{Code: code, Instance: "an instance", ID: `"$(reboot)"`, Address: `"$(reboot)"`, Source: "etcd://a:2379/fleet"}
+		if fix := r.Fix(); strings.Contains(fix, "keytool") || !strings.HasSuffix(fix, `: delete "$(reboot)" there`) {
+			t.Errorf("%s: %s", code, fix)
+		}
+	}
+}
+
+// A wrong path is seen only in the whole address.
+func TestRemedyNamesTheWholeAddress(t *testing.T) {
+	for source, want := range map[string]string{
+		"http://10.0.0.7:9464/repot":          "correct the address http://10.0.0.7:9464/repot, ",
+		"dns+http://mcp.internal:9464/report": "correct the address 10.0.0.7:9464 of dns+http://mcp.internal:9464/report, ",
+	} {
+		r := rotation.Reason{Code: rotation.Malformed, Instance: "10.0.0.7:9464", Address: "10.0.0.7:9464", Source: source}
+		if fix := r.Fix(); !strings.HasPrefix(fix, want) {
+			t.Errorf("%s\nwant %s", fix, want)
+		}
+	}
+}
+
 // Nothing answers at an id in a registry, and it is on no list.
 func TestRemediesInARegistry(t *testing.T) {
 	for _, err := range []error{fleet.ErrMAC, fleet.ErrMalformed, fmt.Errorf("%w: too long", fleet.ErrMalformed), errors.New("odd")} {

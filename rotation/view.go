@@ -73,7 +73,6 @@ func overridden(p, d, q keyset.Policy) keyset.Policy {
 	if q.MaxSkew == d.MaxSkew {
 		q.MaxSkew = p.MaxSkew
 	}
-	q.Was = nil
 	return q
 }
 

@@ -40,3 +40,14 @@ func TestEscapeJSON(t *testing.T) {
 		t.Errorf("it comes back as %q: %v", back, err)
 	}
 }
+
+// A line names a few, and at least two are left out where it leaves some out.
+func TestFew(t *testing.T) {
+	for all, want := range map[string]string{
+		"a": "a", "a b": "a and b", "a b c d": "a, b, c and d", "a b c d e": "a, b, c and 2 others",
+	} {
+		if got := list(few(strings.Fields(all))); got != want {
+			t.Errorf("%s: %s", all, got)
+		}
+	}
+}
