@@ -391,12 +391,12 @@ func TestDryRunExitCode(t *testing.T) {
 			if !bytes.Equal(d.text(), before) {
 				t.Error("the keyset has changed")
 			}
-			real, _ := d.run("", "", words...)
+			code, _ = d.run("", "", words...)
 			switch changed := !bytes.Equal(d.text(), before); {
-			case c.verdict == "WOULD " && (real != 0 || !changed), c.verdict != "WOULD " && changed:
-				t.Errorf("the command itself exits %d, and changes the keyset: %t", real, changed)
-			case c.code != 3 && real != c.code:
-				t.Errorf("the command itself exits %d", real)
+			case c.verdict == "WOULD " && (code != 0 || !changed), c.verdict != "WOULD " && changed:
+				t.Errorf("the command itself exits %d, and changes the keyset: %t", code, changed)
+			case c.code != 3 && code != c.code:
+				t.Errorf("the command itself exits %d", code)
 			}
 		})
 	}
