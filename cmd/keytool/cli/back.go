@@ -15,7 +15,8 @@ func (a *app) abortCommand() *cobra.Command {
 		Short: "Drops the staged key, and with it the rotation that has begun",
 		Long: `abort takes the staged key out of the keyset. No token was ever sealed with it, so no
 token is lost. It needs no report from the servers.`,
-		Args: usageArgs(cobra.NoArgs),
+		Example: "  keytool abort --dry-run\n  keytool abort --reason \"mcp-c cannot open it\"",
+		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := a.context(cmd)
 			defer cancel()
@@ -43,7 +44,8 @@ func (a *app) rollbackCommand() *cobra.Command {
 present one becomes retiring. Every server still has both, so no token is lost, and no
 report from the servers is needed. Run again it changes nothing: the way forward is
 keytool rotate --replace, with a new key.`,
-		Args: usageArgs(cobra.NoArgs),
+		Example: "  keytool rollback --dry-run\n  keytool rollback --reason \"refused tokens since the promotion\"",
+		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := a.context(cmd)
 			defer cancel()

@@ -31,11 +31,11 @@ const defaultTimeout = 30 * time.Second
 
 func (a *app) commonFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVarP(&a.flags.output, "output", "o", a.flags.output, "`text`, or json: one document on standard output, on failure too")
+	f.StringVarP(&a.flags.output, "output", "o", a.flags.output, "`FORMAT` of the result: text, or json: one document on standard output, on failure too")
 	f.Lookup("output").DefValue = outputText
 	f.BoolVarP(&a.flags.quiet, "quiet", "q", false, "print nothing but the result and errors")
-	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "tell more; a secret is never shown")
-	f.DurationVar(&a.flags.timeout, "timeout", defaultTimeout, "how long the command may take; with --wait as long as it takes, unless this is given")
+	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "tell more on standard error; a secret is never shown")
+	f.DurationVar(&a.flags.timeout, "timeout", defaultTimeout, "how long the command may take; unless it is given --wait has no limit")
 }
 
 // checkFlags runs once the command line is read.
@@ -64,10 +64,10 @@ func isControl(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unico
 // keysetFlags are those of the commands that work on a keyset.
 func (a *app) keysetFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&a.flags.store, "store", "", "where the keyset is: a path or a `URI`; else ECHOSEAL_STORE")
-	f.StringVar(&a.flags.name, "name", "", "the `NAME` of the keyset; else ECHOSEAL_NAME")
-	f.StringArrayVar(&a.flags.keyServices, "key-service", nil, "`URI` of a key service, the first wraps; repeatable; else ECHOSEAL_KEY_SERVICES")
-	f.StringArrayVar(&a.flags.fleet, "fleet", nil, "`URI` of a place where servers report; repeatable; else ECHOSEAL_FLEET")
+	f.StringVar(&a.flags.store, "store", "", "where the keyset is: a path or a `URI` (default $ECHOSEAL_STORE)")
+	f.StringVar(&a.flags.name, "name", "", "the `NAME` of the keyset (default $ECHOSEAL_NAME)")
+	f.StringArrayVar(&a.flags.keyServices, "key-service", nil, "`URI` of a key service; repeatable, the first one wraps (default $ECHOSEAL_KEY_SERVICES)")
+	f.StringArrayVar(&a.flags.fleet, "fleet", nil, "`URI` where servers report; repeatable (default $ECHOSEAL_FLEET)")
 }
 
 // settings completes the flags of a keyset from the environment.
@@ -88,9 +88,9 @@ func (a *app) settings() {
 func (a *app) writeFlags(cmd *cobra.Command) {
 	a.keysetFlags(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&a.flags.dryRun, "dry-run", false, "show the step, and change nothing")
-	f.StringVar(&a.flags.reason, "reason", "", "why, in `TEXT` for the keyset's history")
-	f.StringVar(&a.flags.actor, "actor", "", "`WHO`, for the keyset's history (default user@host)")
+	f.BoolVar(&a.flags.dryRun, "dry-run", false, "show what would be done, and change nothing")
+	f.StringVar(&a.flags.reason, "reason", "", "the reason, a `TEXT` for the keyset's history")
+	f.StringVar(&a.flags.actor, "actor", "", "name of `WHO` does it, for the keyset's history (default user@host of this process)")
 	a.exitCodeFlag(cmd, "with --dry-run: exit 3 if the command would change something, 0 if not")
 }
 
@@ -102,7 +102,7 @@ func (a *app) exitCodeFlag(cmd *cobra.Command, says string) {
 
 // yesFlag is that of the commands that can cost a valid token.
 func (a *app) yesFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&a.flags.yes, "yes", "y", false, "do not ask before what can cost a valid token")
+	cmd.Flags().BoolVarP(&a.flags.yes, "yes", "y", false, "do not ask before what can cost a valid token; needed without a terminal")
 }
 
 // context returns the context of a command that does not wait.

@@ -27,7 +27,8 @@ holds and whether it can be relied on. -o json shows which wrappings each has op
 If the keyset cannot be read, because it is lost or damaged or the store does not answer,
 fleet exits 1, and shows all the same what the instances say, which nothing can check
 then. Half of --timeout is kept for that.`,
-		Args: usageArgs(cobra.NoArgs),
+		Example: "  keytool fleet\n  keytool fleet -o json",
+		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := a.context(cmd)
 			defer cancel()
@@ -46,8 +47,9 @@ func (a *app) forgetCommand() *cobra.Command {
 		Long: `forget takes the report of an instance out of the registry, before it lapses by itself.
 Make sure that the process is gone: if it still runs, tokens of it may be refused after
 the next promotion. An instance that is listed by its address is not forgotten: take
-the address off the list.`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+the address off the list. keytool fleet -o json shows the ids.`,
+		Example: "  keytool fleet forget 5b1d7c0e9f2a4d36a1c48e07d2b95f13 --reason \"host is gone\"",
+		Args:    usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if a.flags.reason == "" {
 				return usagef("fleet forget needs --reason")

@@ -28,15 +28,18 @@ With --secret-file it takes over the ring of servers that run on secrets of thei
 (local.New in Go, the Python SDK's ring): the first file is the primary, the others are
 retiring, and no token in flight is refused.
 
-With --replace it begins a new lineage in the place of a keyset that no key service can
-open any more. Servers that run refuse it and go on with their old keys until they are
-restarted.
+With --replace it begins anew in the place of a keyset that no key service can open any
+more: with new keys, and for the servers as another keyset (a new lineage). Those that
+run refuse it and go on with their old keys until they are restarted.
 
 With --fleet it asks the servers first. If one of them holds a keyset of this name, the
 store has lost it: a new one would cost every token in flight, and init exits 6. Put the
 newest backup back; if it is lost for good, add --yes --reason TEXT. Servers that wait for
-a first keyset, or that do not run yet, are in nobody's way.`,
+a first keyset, or that do not run yet, are in nobody's way.
+
+Durations are written as 90s, 10m or 720h. keytool policy changes them later.`,
 		Example: `  keytool init --store keyset.json --name billing --key-service localkek:///etc/echoseal/kek.key
+  keytool init --ttl 30m --max-age 2160h --min-instances 3
   keytool init --secret-file current.secret --secret-file previous.secret`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -68,9 +71,9 @@ a first keyset, or that do not run yet, are in nobody's way.`,
 	a.writeFlags(cmd)
 	a.yesFlag(cmd)
 	p.add(cmd, keyset.DefaultPolicy(), defaultTTL)
-	cmd.Flags().StringArrayVar(&secretFiles, "secret-file", nil, "a file with the raw secret of a ring in use; repeatable, the first is the primary")
+	cmd.Flags().StringArrayVar(&secretFiles, "secret-file", nil, "`FILE` with the raw secret of a ring in use; repeatable, the first is the primary")
 	keepLineEndFlag(cmd, &keepLineEnd, "a secret file")
-	cmd.Flags().BoolVar(&replace, "replace", false, "begin a new lineage in the place of a keyset that nobody can open; needs --reason")
+	cmd.Flags().BoolVar(&replace, "replace", false, "begin anew in the place of a keyset that nobody can open; needs --reason")
 	return cmd
 }
 
@@ -196,7 +199,7 @@ func (o *opened) confirmInit(held []reason, replace bool) error {
 // keepLineEndFlag is that of the commands that read what somebody may have written with an
 // editor.
 func keepLineEndFlag(cmd *cobra.Command, keep *bool, of string) {
-	cmd.Flags().BoolVar(keep, "keep-line-end", false, "the line end at the end of "+of+" is part of it; without this such a file is refused")
+	cmd.Flags().BoolVar(keep, "keep-line-end", false, "a line end at the end of "+of+" belongs to it; without this such a file is refused")
 }
 
 // readSecrets reads secret files byte for byte.

@@ -63,12 +63,13 @@ It exits 4 if the token is invalid. State is shown with --show-state only.`,
 	}
 	a.keysetFlags(cmd)
 	fl := cmd.Flags()
+	_ = fl.MarkHidden("fleet") // which it takes, as every command does, and has no use for
 	fl.BoolVar(&f.unseal, "unseal", false, "open the token with the keys of the keyset")
-	fl.StringArrayVar(&f.secretFiles, "secret-file", nil, "a file with a raw secret, byte for byte; repeatable, the first one first")
+	fl.StringArrayVar(&f.secretFiles, "secret-file", nil, "`FILE` with a raw secret, byte for byte; repeatable, in the order of the server")
 	keepLineEndFlag(cmd, &f.keepLineEnd, "a secret or principal file")
-	fl.StringVar(&f.audience, "audience", "", "the audience of the service")
-	fl.StringVar(&f.principalFile, "principal-file", "", `a file with the principal, or {"client_id":…,"iss":…,"sub":…} for OAuth`)
-	fl.StringVar(&f.at, "at", "", "the time of the check, RFC 3339 (default now)")
+	fl.StringVar(&f.audience, "audience", "", "the audience that the service binds its tokens to, by `NAME`")
+	fl.StringVar(&f.principalFile, "principal-file", "", "`FILE` with the principal, or with {\"client_id\":…,\"iss\":…,\"sub\":…} for OAuth")
+	fl.StringVar(&f.at, "at", "", "check as of `TIME`, such as 2026-12-02T03:10:00Z (default now)")
 	fl.BoolVar(&f.showState, "show-state", false, "show the state in the token")
 	return cmd
 }

@@ -34,8 +34,11 @@ func (a *app) kekCommand() *cobra.Command {
 		RunE:  func(*cobra.Command, []string) error { return usagef("say: keytool kek new FILE") },
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use:     "new FILE",
-		Short:   "Makes a key file of 32 random bytes, mode 0600; refuses if the file is there",
+		Use:   "new FILE",
+		Short: "Makes a key file of 32 random bytes, mode 0600; refuses if the file is there",
+		Long: `kek new makes a key file of 32 random bytes, which nobody but its owner may read (mode
+0600), and refuses if the file is there. Keep a copy in a safe place: without the key
+nobody can open what it wraps.`,
 		Example: `  keytool kek new /etc/echoseal/kek.key`,
 		Args:    usageArgs(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {

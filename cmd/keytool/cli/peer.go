@@ -31,7 +31,7 @@ It records in the keyset what was handed over. Until keytool confirm says that t
 runs with it, a promotion waits; --ttl is how long the peer's tokens live, and counts
 in every wait.
 
-Whoever has the file has the keys: hand it over on a safe way, and delete it.`,
+Whoever has the file has the keys: hand it over in a safe way, and delete it.`,
 		Example: "  keytool export --peer python-a --ttl 10m --out python-a.json",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,7 +45,7 @@ Whoever has the file has the keys: hand it over on a safe way, and delete it.`,
 	}
 	a.writeFlags(cmd)
 	cmd.Flags().StringVar(&e.peer, "peer", "", "the `NAME` of the peer")
-	cmd.Flags().DurationVar(&e.ttl, "ttl", 0, "how long the peer's tokens live")
+	cmd.Flags().DurationVar(&e.ttl, "ttl", 0, "how long the peer's tokens live, as 10m: the ttl of its RequestStateSecurity")
 	cmd.Flags().StringVar(&e.path, "out", "", "the `FILE` to write; it must not be there")
 	return cmd
 }
@@ -172,7 +172,7 @@ runs with an older export refuses tokens after the next promotion.`,
 func (a *app) peerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peer",
-		Short: "Ends what was handed to a peer",
+		Short: "Forgets a peer that runs no more",
 		RunE:  a.needsCommand,
 		Args:  usageArgs(cobra.NoArgs),
 	}
@@ -181,8 +181,10 @@ func (a *app) peerCommand() *cobra.Command {
 		Short: "Notes that a peer is no more, so that nothing waits for it",
 		Long: `forget notes that a peer runs no more, so that nothing waits for it. If it still runs, it
 refuses tokens after the next promotion, and its own are refused when its key retires.
-The keys that it was given stay good until each retires: if they leaked, keytool revoke.`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+The keys that it was given stay good until each retires: if they leaked, keytool revoke.
+keytool status shows the peers.`,
+		Example: "  keytool peer forget python-a --reason \"moved to Go\"",
+		Args:    usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if a.flags.reason == "" {
 				return usagef("peer forget needs --reason")

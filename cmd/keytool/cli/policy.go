@@ -22,7 +22,7 @@ func (p *policyFlags) add(cmd *cobra.Command, d keyset.Policy, ttl time.Duration
 	p.addRotation(cmd, d)
 	f := cmd.Flags()
 	f.DurationVar(&p.ttl, "ttl", ttl, "how long a token may live")
-	f.StringVar(&p.proof, "proof", string(d.Proof), "what a promotion waits for: reports, or settle where servers cannot report")
+	f.StringVar(&p.proof, "proof", string(d.Proof), "the `PROOF` that a promotion waits for: reports, or settle where servers cannot report")
 }
 
 const defaultTTL = 10 * time.Minute
@@ -31,10 +31,10 @@ const defaultTTL = 10 * time.Minute
 func (p *policyFlags) addRotation(cmd *cobra.Command, d keyset.Policy) {
 	f := cmd.Flags()
 	f.DurationVar(&p.maxAge, "max-age", d.MaxAge, "the age at which the primary is due to be replaced")
-	f.DurationVar(&p.settle, "settle", d.Settle, "how long the store may still show an old revision, together with how long a save may take")
-	f.DurationVar(&p.maxStale, "max-stale", d.MaxStale, "how long a server seals without reading the store; 0: for ever")
+	f.DurationVar(&p.settle, "settle", d.Settle, "how long a save may take and the store go on showing the old revision, both together")
+	f.DurationVar(&p.maxStale, "max-stale", d.MaxStale, "how long a server goes on sealing when it cannot read the store; 0: for ever")
 	f.DurationVar(&p.maxSkew, "max-skew", d.MaxSkew, "how far any two clocks are apart at most; 1m or less")
-	f.IntVar(&p.minInstances, "min-instances", d.MinInstances, "how many instances must report before a promotion")
+	f.IntVar(&p.minInstances, "min-instances", d.MinInstances, "at least `N` instances must report before a promotion; 0 is as 1")
 }
 
 // apply returns the ceiling and the policy with what was given on the command line.
@@ -108,13 +108,14 @@ func (a *app) policyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
 		Short: "Shows or changes the policy of the keyset",
-		Long: `policy shows how the keyset is rotated, and changes what is given as a flag.
+		Long: `policy shows how the keyset is rotated, and changes what is given as a flag; all else
+stays as it is. Durations are written as 90s, 10m or 720h.
 
 Loosening needs --force and --reason: a longer max-age, a shorter settle, a smaller
 max-skew, fewer min-instances, a max-stale that ends later, proof settle. Where settle,
 max-stale or max-skew become shorter the old values go on counting for their sum, and
 they do not while a rotation is unfinished.`,
-		Example: "  keytool policy\n  keytool policy --ttl 20m --min-instances 3",
+		Example: "  keytool policy\n  keytool policy --ttl 20m --min-instances 3\n  keytool policy --max-age 1440h --force --reason \"fewer rotations\" --yes",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := a.context(cmd)

@@ -147,7 +147,7 @@ func parts(e ast.Expr) []ast.Expr {
 
 var (
 	aStandIn  = regexp.MustCompile(`^(%\S*|[A-Z]+…?)$`)
-	aKID      = regexp.MustCompile(`^[0-9a-f]{8}$`)
+	aKID      = regexp.MustCompile(`^[0-9a-f]{8,32}$|^python-a$`) // or the id of an instance, or the name of a peer
 	endOfText = regexp.MustCompile(`: | {2,}|[;,)\n]`)
 )
 

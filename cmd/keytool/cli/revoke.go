@@ -39,7 +39,8 @@ If it is the key service that has leaked, name another one first, which the serv
 as well:
 
   keytool revoke --all --reason "key file copied" --key-service NEW --key-service OLD
-  keytool rewrap --add NEW, then keytool rewrap --drop OLD
+  keytool rewrap --add NEW
+  keytool rewrap --drop OLD
 
 The keyset's auth key stays, and whoever has the old key-encryption key has that: disable
 the key, or begin a new lineage with keytool init --replace.`,
@@ -52,8 +53,8 @@ the key, or begin a new lineage with keytool init --replace.`,
 	a.yesFlag(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&r.all, "all", false, "revoke every key, and go on with a new one")
-	f.BoolVar(&r.noWait, "no-wait", false, "do not wait until every instance has obeyed")
-	f.StringVar(&r.clean, "clean", "", "the retiring key `KID` that did not leak: it becomes primary if no staged key can")
+	f.BoolVar(&r.noWait, "no-wait", false, "do not wait until every instance has obeyed: keytool status tells")
+	f.StringVar(&r.clean, "clean", "", "a retiring key, by `KID`, that did not leak: it becomes primary if no staged key can")
 	return cmd
 }
 

@@ -52,7 +52,7 @@ rewrap --drop OLD until it is no longer blocked; take OLD from the servers.`,
 	a.yesFlag(cmd)
 	cmd.Flags().StringVar(&add, "add", "", "`URI` of a key service to wrap with as well")
 	cmd.Flags().StringVar(&drop, "drop", "", "`URI` of a key service whose wrappings are taken out")
-	cmd.Flags().BoolVar(&a.flags.force, "force", false, "drop without proof; needs --reason")
+	cmd.Flags().BoolVar(&a.flags.force, "force", false, "drop though not every instance has proved that it can do without; needs --reason")
 	return cmd
 }
 

@@ -31,9 +31,10 @@ or without --wait: it is safe to interrupt and to run again, and of two that run
 one wins. Retiring a key does not undo a leak: that is what keytool revoke is for.
 
 --settle, --max-skew, --max-stale, --max-age and --min-instances count for this run where
-they are stricter than the policy; looser ones need --force and --reason. --force also
-promotes against whatever is in the way, and begins on a keyset that servers have a later
-revision of: until every instance has read the new revision tokens may be refused.`,
+they are stricter than the policy, which keytool policy shows; looser ones need --force
+and --reason. Durations are written as 90s, 10m or 720h. --force also promotes against
+whatever is in the way, and begins on a keyset that servers have a later revision of:
+until every instance has read the new revision tokens may be refused.`,
 		Example: `  keytool rotate --wait
   keytool rotate --replace 4c11d0e2 --wait --reason "quarterly"
   keytool rotate --dry-run --exit-code`,
@@ -44,9 +45,9 @@ revision of: until every instance has read the new revision tokens may be refuse
 	a.yesFlag(cmd)
 	f := cmd.Flags()
 	f.Lookup("exit-code").Usage = "exit 3 if something is left to do or to wait for; if it is blocked it exits 6 in any case"
-	f.BoolVar(&r.wait, "wait", false, "take every step, and wait between them; goes on through blocks")
+	f.BoolVar(&r.wait, "wait", false, "take every step, and wait in between, also while it is blocked")
 	f.StringVar(&r.replace, "replace", "", "replace the primary `KID`, due or not; can be run again and again")
-	f.BoolVar(&a.flags.force, "force", false, "promote against what is in the way; needs --reason")
+	f.BoolVar(&a.flags.force, "force", false, "go on against what is in the way, though tokens may be refused; needs --reason")
 	r.policy.addRotation(cmd, keyset.Policy{})
 	return cmd
 }

@@ -119,21 +119,25 @@ variable; a list is separated by spaces there:
                                               env://NAME (read only)
   --name NAME         ECHOSEAL_NAME           what it is called; no other is accepted
   --key-service URI   ECHOSEAL_KEY_SERVICES   what wraps its keys: localkek:///path,
-                                              awskms:///KEY, gcpkms://NAME, hashivault://KEY;
-                                              repeat it, the first one wraps
-  --fleet URI         ECHOSEAL_FLEET          where the servers report: http://HOST:PORT/path,
+                                              awskms:///KEY, gcpkms://NAME,
+                                              hashivault://KEY; repeat it, the first wraps
+  --fleet URI         ECHOSEAL_FLEET          where servers report: http://HOST:PORT/path,
                                               dns+http://NAME:PORT/path, etcd://…; repeat it
 
 etcd, Vault and the cloud services take addresses and credentials from the environment
 variables that are usual with them. No secret is ever taken from the command line.
 
-A keyset's life:
+A keyset's life, where the key service is a file:
 
-  keytool kek new kek.key      a key file, where there is no key service
+  export ECHOSEAL_STORE=/etc/echoseal/keyset.json ECHOSEAL_NAME=billing
+  export ECHOSEAL_KEY_SERVICES=localkek:///etc/echoseal/kek.key
+  keytool kek new /etc/echoseal/kek.key
   keytool init                 writes revision 1
-  keytool status               how it is, and what comes next
+  keytool status               how it is, what is wrong with whom, and what to do next
   keytool rotate --wait        replaces the key when it is due; safe to interrupt and repeat
+  keytool doctor               tries everything that a rotation needs
   keytool inspect token.txt    why a token was refused
+  keytool revoke KID --reason TEXT    only if a key has leaked: its tokens are refused
 
 Exit codes: 0 done, nothing due, or waiting as it should; 1 failed; 2 usage; 3 --wait ran
 out of time, or with --exit-code there is something to do or to wait for; 4 a check says

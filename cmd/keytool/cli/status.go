@@ -26,7 +26,7 @@ every peer.
   OK       nothing is unfinished, and nothing is due
   DUE      there is something to do: keytool rotate --wait
   WAITING  time has to pass, or the fleet has to follow; all is well
-  WARNING  nothing is in the way now, and something will be, or a server is not well
+  WARNING  nothing is in the way yet, but something will be, or a server is not well
   BLOCKED  somebody has to do something; no key is lost meanwhile
 
 It exits 0 whatever it finds; with --exit-code 6 if it says BLOCKED, and 3 if it says

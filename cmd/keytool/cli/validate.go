@@ -48,7 +48,8 @@ func (a *app) validateCommand() *cobra.Command {
 		Long: `validate checks everything that can be checked without a key service: form, states,
 times, limits. It does not check the tag, so it does not tell who wrote the document.
 FILE may be - for standard input. It exits 4 if the document is not a keyset.`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Example: "  keytool validate keyset.json",
+		Args:    usageArgs(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			doc, err := a.readFile(args[0], keyset.MaxBytes)
 			if err != nil {
