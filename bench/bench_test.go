@@ -32,7 +32,7 @@ func BenchmarkTable(b *testing.B) {
 					if run == nil {
 						b.Skip("there is nothing to measure")
 					}
-					floorSeal, floorUnseal, err := floor(payload)
+					floorSeal, floorUnseal, err := floor(payload, nil)
 					if err != nil {
 						b.Fatal(err)
 					}

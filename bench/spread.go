@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -26,8 +27,9 @@ type comparison struct {
 
 func comparisons() []comparison {
 	return []comparison{
-		{"two cores over one, tokens a second, AppendSeal and AppendUnseal", "≥ 1.9", func(context.Context) ([]float64, error) { return cores(turnAppend) }},
-		{"two cores over one, tokens a second, Seal and Unseal", "≥ 1.9", func(context.Context) ([]float64, error) { return cores(turnStrings) }},
+		{"two cores over one, tokens a second, AppendSeal and AppendUnseal", "≥ 1.9", func(context.Context) ([]float64, error) { return cores(turns(turnAppend)) }},
+		{"two cores over one, tokens a second, Seal and Unseal", "≥ 1.9", func(context.Context) ([]float64, error) { return cores(turns(turnStrings)) }},
+		{"the same of the floor, with a new string for each result", "", func(context.Context) ([]float64, error) { return cores(floorStrings) }},
 		{"unseal in a ring of 64 keys over a ring of one", "1", ringOf64},
 		{"unseal in a ring that has followed 200 revisions over one at its first", "1", afterMany},
 		{"p99 of unsealing with a new revision every 10 ms over none", "< 1.1", swaps},
@@ -93,8 +95,22 @@ func paired(a, b runner) ([]float64, error) {
 	return ratios, nil
 }
 
-// A turn seals a state and opens a token, in buffers that are kept.
-type turn func(r *binding.Round, state, token string, sealed, opened []byte) error
+// A side makes the runners of as many goroutines.
+type side func(goroutines int) ([]runner, error)
+
+// turns seal a state and open a token, under one policy.
+func turns(turn func(r *binding.Round, state, token string, sealed, opened []byte) error) side {
+	return func(goroutines int) ([]runner, error) {
+		w := works()[1]
+		policy, who, token, err := sealed(w)
+		runners := make([]runner, goroutines)
+		for i := range runners {
+			one, other := make([]byte, 0, len(token)), make([]byte, 0, len(token))
+			runners[i] = each(func() error { return turn(policy.Round(request, who), w.state, token, one, other) })
+		}
+		return runners, err
+	}
+}
 
 func turnStrings(r *binding.Round, state, token string, _, _ []byte) error {
 	_, err := r.Seal(state)
@@ -112,48 +128,67 @@ func turnAppend(r *binding.Round, state, token string, sealed, opened []byte) er
 	return err
 }
 
-// cores compares how many turns two goroutines on two cores take in a time with how many
-// one on one core does.
-func cores(turn turn) ([]float64, error) {
-	w := works()[1]
-	policy, who, token, err := sealed(w)
+// floorStrings are the floor's turns, with each result in a new string: what the cipher and
+// Go's allocator do by themselves.
+func floorStrings(goroutines int) ([]runner, error) {
+	payload, err := claims(works()[1].state)
 	if err != nil {
 		return nil, err
 	}
-	side := func(n int) func() (float64, error) {
+	runners := make([]runner, goroutines)
+	for i := range runners {
+		var kept string
+		seal, unseal, err := floor(payload, func(result []byte) { kept = string(result) })
+		if err != nil {
+			return nil, err
+		}
+		runners[i] = each(func() error {
+			_, err := seal(1)
+			if err == nil {
+				_, err = unseal(1)
+			}
+			runtime.KeepAlive(kept)
+			return err
+		})
+	}
+	return runners, nil
+}
+
+// cores compares how many turns two goroutines on two cores take in a time with how many
+// one on one core does.
+func cores(of side) ([]float64, error) {
+	on := func(n int) func() (float64, error) {
 		return func() (float64, error) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(n))
+			runners, err := of(n)
+			if err != nil {
+				return 0, err
+			}
 			counts, errs := make([]int, n), make([]error, n)
 			began := time.Now()
 			end := began.Add(300 * time.Millisecond)
 			var wait sync.WaitGroup
-			for i := range n {
+			for i, run := range runners {
 				wait.Go(func() {
-					one, other := make([]byte, 0, len(token)), make([]byte, 0, len(token))
-					for done := 0; ; done++ {
-						if done%64 == 0 && time.Now().After(end) {
-							counts[i] = done
-							return
-						}
-						if errs[i] = turn(policy.Round(request, who), w.state, token, one, other); errs[i] != nil {
-							return
-						}
+					const look = 64 // turns between two looks at the clock
+					done := 0
+					for errs[i] == nil && time.Now().Before(end) {
+						_, errs[i] = run(look)
+						done += look
 					}
+					counts[i] = done
 				})
 			}
 			wait.Wait()
 			took := time.Since(began)
 			sum := 0
-			for i := range n {
-				if errs[i] != nil {
-					return 0, errs[i]
-				}
-				sum += counts[i]
+			for _, n := range counts {
+				sum += n
 			}
-			return float64(sum) / took.Seconds(), nil
+			return float64(sum) / took.Seconds(), errors.Join(errs...)
 		}
 	}
-	return alternate(side(1), side(2))
+	return alternate(on(1), on(2))
 }
 
 // unsealing opens one token again and again.

@@ -73,7 +73,7 @@ func (t *table) fill(l *line, i int, payload []byte) error {
 	if err != nil {
 		return err
 	}
-	floorSeal, floorUnseal, err := floor(payload)
+	floorSeal, floorUnseal, err := floor(payload, nil)
 	if err != nil {
 		return err
 	}
