@@ -47,8 +47,8 @@ func (a *app) complete(ctx context.Context, root *cobra.Command, args []string) 
 		directive = cobra.ShellCompDirectiveDefault
 	}
 	words := answer.String()
-	words = words[:strings.LastIndexByte(words, ':')+1]
-	fmt.Fprintf(a.Stdout, "%s:%d\n", strings.TrimSuffix(words, ":"), directive)
+	words = words[:max(0, strings.LastIndexByte(words, ':'))] // its own directive is the last line
+	fmt.Fprintf(a.Stdout, "%s:%d\n", words, directive)
 }
 
 // decide says what each argument and the value of each flag is completed with. What is not

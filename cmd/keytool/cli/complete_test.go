@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,17 +48,7 @@ func completable(t *testing.T) (s System, doc *keyset.Document) {
 	}
 	now := time.Date(2026, 12, 2, 3, 0, 0, 0, time.UTC)
 	s = System{Getenv: func(name string) string { return env[name] }, Now: func() time.Time { return now }}
-	read := func() *keyset.Document {
-		text, err := os.ReadFile(env["ECHOSEAL_STORE"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		doc, err := keyset.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return doc
-	}
+	read := func() *keyset.Document { return keysetIn(t, env["ECHOSEAL_STORE"]) }
 	run := func(args ...string) {
 		var out bytes.Buffer
 		s.Stdin, s.Stdout, s.Stderr = strings.NewReader(""), &out, &out

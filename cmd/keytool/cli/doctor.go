@@ -303,12 +303,12 @@ func (a *app) doctorFleet(ctx context.Context, r *doctorReport, o *opened) (err 
 		return nil
 	}
 	j := judge{o.doc, &obs, a.Now()}
-	ill := make(map[string]bool)
+	ill := make(map[spot]bool)
 	for _, f := range j.troubles(at) {
 		what, result := "fleet", isFailed
 		if f.Instance != "" {
 			what = "instance " + f.label
-			ill[f.Address] = true
+			ill[f.spot()] = true
 		}
 		if f.said {
 			result = isWarning
@@ -318,7 +318,7 @@ func (a *app) doctorFleet(ctx context.Context, r *doctorReport, o *opened) (err 
 	clashes := obs.Clashes()
 	for n := range obs.Instances {
 		i := &obs.Instances[n]
-		if ill[i.Address] {
+		if ill[spotOf(i)] {
 			continue
 		}
 		in := newInstance(o.doc, &obs, i, clashes)

@@ -240,7 +240,7 @@ func newInstance(d *keyset.Document, obs *fleet.Observation, i *fleet.Instance, 
 func displayName(obs *fleet.Observation, i *fleet.Instance) string {
 	name := cmp.Or(i.Name(), "an instance")
 	repeats := func(o fleet.Instance) bool {
-		return (o.Address != i.Address || o.Source != i.Source) && cmp.Or(o.Name(), "an instance") == name
+		return spotOf(&o) != spotOf(i) && cmp.Or(o.Name(), "an instance") == name
 	}
 	switch {
 	case !slices.ContainsFunc(obs.Instances, repeats):

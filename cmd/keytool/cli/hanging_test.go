@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,13 +43,9 @@ func TestRegistryHangs(t *testing.T) {
 		}
 		revision := func(want int64) *keyset.Document {
 			t.Helper()
-			text, err := os.ReadFile(store)
-			if err != nil {
-				t.Fatal(err)
-			}
-			d, err := keyset.Parse(text)
-			if err != nil || d.Revision != want {
-				t.Fatalf("%+v %v", d, err)
+			d := keysetIn(t, store)
+			if d.Revision != want {
+				t.Fatalf("revision %d, want %d", d.Revision, want)
 			}
 			return d
 		}

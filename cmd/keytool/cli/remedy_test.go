@@ -8,7 +8,6 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,8 +16,6 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-
-	"github.com/echoseal/echoseal/keyset"
 )
 
 // Whatever keytool says is to be typed is taken as it is typed: every command in its texts
@@ -42,14 +39,7 @@ func TestRemediesAreAccepted(t *testing.T) {
 			t.Fatalf("%s: %d %s", args, code, out)
 		}
 	}
-	text, err := os.ReadFile(env["ECHOSEAL_STORE"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := keyset.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := keysetIn(t, env["ECHOSEAL_STORE"])
 	commands := make(map[string][]string) // what is run, by what is printed
 	for _, file := range append(sources(t, "*.go"), sources(t, filepath.Join("..", "..", "..", "rotation", "text.go"))...) {
 		for _, text := range literals(t, file) {
@@ -147,7 +137,7 @@ func parts(e ast.Expr) []ast.Expr {
 
 var (
 	aStandIn  = regexp.MustCompile(`^(%\S*|[A-Z]+…?)$`)
-	aKID      = regexp.MustCompile(`^[0-9a-f]{8,32}$|^python-a$`) // or the id of an instance, or the name of a peer
+	anExample = regexp.MustCompile(`^[0-9a-f]{8,32}$|^python-a$`) // of a key id, the id of an instance, or the name of a peer
 	endOfText = regexp.MustCompile(`: | {2,}|[;,)\n]`)
 )
 
@@ -228,7 +218,7 @@ func arguments(t *testing.T, cmd *cobra.Command, words []string, dir, uri string
 			}
 		case word == "-o":
 			args, words = append(args, word, words[0]), words[1:]
-		case aStandIn.MatchString(word), aKID.MatchString(word), strings.Contains(word, "."):
+		case aStandIn.MatchString(word), anExample.MatchString(word), strings.Contains(word, "."):
 			args = append(args, value("", "", word))
 		default:
 			return args

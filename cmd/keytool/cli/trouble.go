@@ -33,21 +33,29 @@ func (o *opened) look(ctx context.Context) (now time.Time, obs fleet.Observation
 	return now, obs, nil
 }
 
+// A spot tells an instance from all others: one address may have several paths, each a
+// source of its own.
+type spot struct{ source, address string }
+
+func spotOf(i *fleet.Instance) spot { return spot{i.Source, i.Address} }
+
+func (r *reason) spot() spot { return spot{r.Source, r.Address} }
+
 // troubles are what somebody has to act on, whether a rotation is open or not: what would
 // block one, the grave first, and what servers say is wrong with them. At is before the
 // fleet was asked.
 func (j judge) troubles(at time.Time) []reason {
 	found := rotation.Faults(j.doc, *j.obs, at)
 	all := make([]reason, 0, len(found))
-	ill := make(map[[2]string]bool) // one address may have several paths
+	ill := make(map[spot]bool)
 	for _, r := range found {
 		all = append(all, j.reason(r, rotation.Blocked))
-		ill[[2]string{r.Source, r.Address}] = true
+		ill[spot{r.Source, r.Address}] = true
 	}
 	rank := map[bool]int{true: 0, false: 1}
 	slices.SortStableFunc(all, func(a, b reason) int { return cmp.Compare(rank[a.grave()], rank[b.grave()]) })
 	for n := range j.obs.Instances {
-		if i := &j.obs.Instances[n]; !ill[[2]string{i.Source, i.Address}] {
+		if i := &j.obs.Instances[n]; !ill[spotOf(i)] {
 			for _, c := range j.complaints(i) {
 				c.said = true
 				all = append(all, c)
@@ -136,7 +144,7 @@ func (j judge) warn(o *outlook, at time.Time) {
 	troubles = slices.DeleteFunc(troubles, func(t reason) bool {
 		return slices.ContainsFunc(o.Reasons, func(r reason) bool {
 			// What a rotation waits for says it already, maybe in other words.
-			return r.Address == t.Address && r.Source == t.Source && (r.Code == t.Code || t.Code == codeDegraded || t.Code == codeNotReady)
+			return r.spot() == t.spot() && (r.Code == t.Code || t.Code == codeDegraded || t.Code == codeNotReady)
 		})
 	})
 	if len(troubles) == 0 {

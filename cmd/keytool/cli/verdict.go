@@ -141,12 +141,12 @@ func goal(s rotation.Step) string {
 
 // waiting says for whom and until when a step waits.
 func (j judge) waiting(s rotation.Step) string {
-	var instances, peers []string
-	var whom []string
+	instances := make(map[spot]bool)
+	var peers, whom []string
 	for _, r := range s.Reasons {
 		switch {
 		case r.Instance != "":
-			instances = append(instances, r.Address)
+			instances[spot{r.Source, r.Address}] = true
 		case r.Peer != "":
 			peers = append(peers, "peer "+r.Peer)
 		case r.Code == rotation.NoReports:
@@ -161,7 +161,7 @@ func (j judge) waiting(s rotation.Step) string {
 			whom = append(whom, "another wrapping")
 		}
 	}
-	if n := len(uniq(instances)); n > 0 {
+	if n := len(instances); n > 0 {
 		whom = slices.Insert(whom, 0, fmt.Sprintf("%d of %s", n, count(j.live(), "instance")))
 	}
 	whom = append(whom, uniq(peers)...)
@@ -296,7 +296,7 @@ func (j judge) instance(r rotation.Reason) *fleet.Instance {
 	if r.Instance == "" {
 		return nil
 	}
-	i := slices.IndexFunc(j.obs.Instances, func(i fleet.Instance) bool { return i.Address == r.Address && i.Source == r.Source })
+	i := slices.IndexFunc(j.obs.Instances, func(i fleet.Instance) bool { return spotOf(&i) == spot{r.Source, r.Address} })
 	if i < 0 {
 		return nil
 	}
@@ -334,7 +334,7 @@ func (o *outlook) text(p *printer, dryRun bool, more ...labelled) {
 func together(reasons []reason) (all []reason) {
 	for _, r := range reasons {
 		before := slices.IndexFunc(all, func(b reason) bool {
-			return r.Code == rotation.NotOpened && b.Code == r.Code && b.Address == r.Address && b.Service == r.Service
+			return r.Code == rotation.NotOpened && b.Code == r.Code && b.spot() == r.spot() && b.Service == r.Service
 		})
 		if before < 0 {
 			all = append(all, r)

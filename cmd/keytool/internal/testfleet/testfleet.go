@@ -211,9 +211,11 @@ func (i *Instance) hold(r *fleet.Report, kid string, wrapped []keyset.WrappedKey
 	return held
 }
 
-// Handler serves the instance's reports, and breaks the connection if it is down.
+// Handler serves the instance's reports under /report, and breaks the connection if it is
+// down.
 func (i *Instance) Handler() http.Handler {
-	serve := fleet.Handler(i.Signed)
+	serve := http.NewServeMux()
+	serve.Handle("/report", fleet.Handler(i.Signed))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i.mu.Lock()
 		down, status := i.ways.Down, i.ways.Status
