@@ -67,6 +67,21 @@ func shortDuration(d time.Duration) string {
 	return "0s"
 }
 
+// flagDuration writes a duration as a flag takes it, without the units that are none: 720h,
+// 1m30s, 0. Nothing of it is lost.
+func flagDuration(d time.Duration) string {
+	if d == 0 {
+		return "0"
+	}
+	text := d.String()
+	for _, none := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, none) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
 // left writes how long it is until a time, rounded up to seconds as the time is.
 func left(t, now time.Time) string {
 	return shortDuration(max(0, ceil(t).Sub(now.Truncate(time.Second))))

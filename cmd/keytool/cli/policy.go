@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/echoseal/echoseal/keyset"
 )
@@ -17,11 +19,20 @@ type policyFlags struct {
 	proof                                  string
 }
 
+// What the settings of a policy mean, in the help of the flags and in the table.
+const (
+	meansTTL      = "how long a token may live"
+	meansMaxAge   = "the age at which the primary is due to be replaced"
+	meansSettle   = "how long a save may take, and the store go on showing the old revision, both together"
+	meansMaxStale = "how long a server goes on sealing when it cannot read the store; 0 is for ever"
+	meansMaxSkew  = "how far any two clocks are apart at most; 1m or less"
+)
+
 // add adds them all, with the defaults that are shown.
 func (p *policyFlags) add(cmd *cobra.Command, d keyset.Policy, ttl time.Duration) {
 	p.addRotation(cmd, d)
 	f := cmd.Flags()
-	f.DurationVar(&p.ttl, "ttl", ttl, "how long a token may live")
+	durationVar(f, &p.ttl, "ttl", ttl, meansTTL)
 	f.StringVar(&p.proof, "proof", string(d.Proof), "the `PROOF` that a promotion waits for: reports, or settle where servers cannot report")
 }
 
@@ -30,11 +41,17 @@ const defaultTTL = 10 * time.Minute
 // addRotation adds those that a single rotation can have.
 func (p *policyFlags) addRotation(cmd *cobra.Command, d keyset.Policy) {
 	f := cmd.Flags()
-	f.DurationVar(&p.maxAge, "max-age", d.MaxAge, "the age at which the primary is due to be replaced")
-	f.DurationVar(&p.settle, "settle", d.Settle, "how long a save may take and the store go on showing the old revision, both together")
-	f.DurationVar(&p.maxStale, "max-stale", d.MaxStale, "how long a server goes on sealing when it cannot read the store; 0: for ever")
-	f.DurationVar(&p.maxSkew, "max-skew", d.MaxSkew, "how far any two clocks are apart at most; 1m or less")
+	durationVar(f, &p.maxAge, "max-age", d.MaxAge, meansMaxAge)
+	durationVar(f, &p.settle, "settle", d.Settle, meansSettle)
+	durationVar(f, &p.maxStale, "max-stale", d.MaxStale, meansMaxStale)
+	durationVar(f, &p.maxSkew, "max-skew", d.MaxSkew, meansMaxSkew)
 	f.IntVar(&p.minInstances, "min-instances", d.MinInstances, "at least `N` instances must report before a promotion; 0 is as 1")
+}
+
+// durationVar adds a flag whose default is shown as it would be typed.
+func durationVar(f *pflag.FlagSet, to *time.Duration, name string, value time.Duration, usage string) {
+	f.DurationVar(to, name, value, usage)
+	f.Lookup(name).DefValue = flagDuration(value)
 }
 
 // apply returns the ceiling and the policy with what was given on the command line.
@@ -60,12 +77,72 @@ func (p *policyFlags) apply(cmd *cobra.Command, ttl time.Duration, policy keyset
 	return ttl, policy, nil
 }
 
+// settings are what the flags of policy set.
+type settings struct {
+	ttl    time.Duration
+	policy keyset.Policy
+}
+
+func settingsOf(d *keyset.Document) settings { return settings{d.TTL, d.Policy} }
+
+// A row is a line of the table of settings, with values as the flag takes them.
+type row struct{ setting, value, meaning string }
+
+func (s settings) rows() []row {
+	p := s.policy
+	return []row{
+		{"ttl", flagDuration(s.ttl), meansTTL},
+		{"max-age", flagDuration(p.MaxAge), meansMaxAge},
+		{"settle", flagDuration(p.Settle), meansSettle},
+		{"max-stale", flagDuration(p.MaxStale), meansMaxStale},
+		{"max-skew", flagDuration(p.MaxSkew), meansMaxSkew},
+		{"min-instances", strconv.Itoa(p.MinInstances), "how many instances must report before a promotion; 0 is as 1"},
+		{"proof", string(p.Proof), "what a promotion waits for: reports of every instance, or settle, which is time alone"},
+	}
+}
+
+func (s settings) json() policyJSON {
+	p := s.policy
+	return policyJSON{
+		TTL: s.ttl.String(), MaxAge: p.MaxAge.String(), Settle: p.Settle.String(), MaxStale: p.MaxStale.String(),
+		MaxSkew: p.MaxSkew.String(), MinInstances: p.MinInstances, Proof: p.Proof,
+	}
+}
+
+// outlived returns what of a former policy counts, being longer: values by their setting.
+func (s settings) outlived(was *keyset.FormerPolicy) map[string]string {
+	all := make(map[string]string)
+	if was == nil {
+		return all
+	}
+	p := s.policy
+	if was.Settle > p.Settle {
+		all["settle"] = flagDuration(was.Settle)
+	}
+	if p.MaxStale != 0 && (was.MaxStale == 0 || was.MaxStale > p.MaxStale) {
+		all["max-stale"] = flagDuration(was.MaxStale)
+	}
+	if was.MaxSkew > p.MaxSkew {
+		all["max-skew"] = flagDuration(was.MaxSkew)
+	}
+	return all
+}
+
 type policyReport struct {
-	Verdict      string       `json:"verdict"` // ok, done, or due with dry_run
-	DryRun       bool         `json:"dry_run,omitempty"`
-	Name         string       `json:"name"`
-	Store        string       `json:"store"`
-	Revision     int64        `json:"revision"`
+	Verdict  string `json:"verdict"` // ok, done, or due with dry_run
+	DryRun   bool   `json:"dry_run,omitempty"`
+	Name     string `json:"name"`
+	Store    string `json:"store"`
+	Revision int64  `json:"revision"`
+	policyJSON
+	Before *policyJSON `json:"before,omitempty"` // all of it, if something was changed
+	Was    *formerJSON `json:"was,omitempty"`    // what still counts where it is larger
+
+	is, before settings
+	former     *keyset.FormerPolicy // nil if none counts any more
+}
+
+type policyJSON struct {
 	TTL          string       `json:"ttl"`
 	MaxAge       string       `json:"max_age"`
 	Settle       string       `json:"settle"`
@@ -73,7 +150,6 @@ type policyReport struct {
 	MaxSkew      string       `json:"max_skew"`
 	MinInstances int          `json:"min_instances"`
 	Proof        keyset.Proof `json:"proof"`
-	Was          *formerJSON  `json:"was,omitempty"` // what still counts where it is larger
 }
 
 type formerJSON struct {
@@ -89,18 +165,42 @@ func (r *policyReport) text(p *printer) {
 		what = map[bool]string{true: "change ", false: "changed "}[r.DryRun] + what
 	}
 	p.linef("%s  %s, revision %d", verdictText(p, r.Verdict, r.DryRun), what, r.Revision)
-	p.labels(
-		labelled{"ttl", r.TTL + "   how long a token may live"},
-		labelled{"max-age", r.MaxAge + "   the age at which the primary is due to be replaced"},
-		labelled{"settle", r.Settle + "   how long the store may still show an old revision, and a save may take"},
-		labelled{"max-stale", r.MaxStale + "   how long a server seals without reading the store; 0s: for ever"},
-		labelled{"max-skew", r.MaxSkew + "   how far any two clocks are apart at most"},
-		labelled{"min-instances", strconv.Itoa(r.MinInstances) + "   how many instances must report before a promotion"},
-		labelled{"proof", string(r.Proof) + "   what a promotion waits for"},
-	)
-	if w := r.Was; w != nil {
-		p.linef("until %s settle %s, max-stale %s and max-skew %s count where they are longer", w.Until, w.Settle, w.MaxStale, w.MaxSkew)
+	p.linef("")
+	r.table(p)
+	outlived := r.is.outlived(r.former)
+	var count []string
+	for _, row := range r.is.rows() {
+		if value := outlived[row.setting]; value != "" {
+			count = append(count, row.setting+" "+value)
+		}
 	}
+	if len(count) > 0 {
+		p.linef("")
+		p.linef("until %s former values count that are longer: %s", r.Was.Until, list(count))
+	}
+}
+
+// table prints every setting. A column tells what those were that have changed, or whose
+// former value still counts.
+func (r *policyReport) table(p *printer) {
+	header := []string{"SETTING", "VALUE", "WAS", "DEFAULT", "MEANING"}
+	was := r.is.outlived(r.former)
+	before, defaults := r.before.rows(), settings{defaultTTL, keyset.DefaultPolicy()}.rows()
+	var rows [][]string
+	for i, row := range r.is.rows() {
+		if r.Before != nil && before[i].value != row.value {
+			was[row.setting] = before[i].value
+		}
+		rows = append(rows, []string{row.setting, row.value, orDash(was[row.setting]), defaults[i].value, row.meaning})
+	}
+	if len(was) == 0 {
+		const column = 2
+		header = slices.Delete(header, column, column+1)
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], column, column+1)
+		}
+	}
+	p.table(header, rows...)
 }
 
 func (a *app) policyCommand() *cobra.Command {
@@ -109,12 +209,14 @@ func (a *app) policyCommand() *cobra.Command {
 		Use:   "policy",
 		Short: "Shows or changes the policy of the keyset",
 		Long: `policy shows how the keyset is rotated, and changes what is given as a flag; all else
-stays as it is. Durations are written as 90s, 10m or 720h.
+stays as it is. It prints every value as its flag takes it: 90s, 10m or 720h.
 
 Loosening needs --force and --reason: a longer max-age, a shorter settle, a smaller
-max-skew, fewer min-instances, a max-stale that ends later, proof settle. Where settle,
-max-stale or max-skew become shorter the old values go on counting for their sum, and
-they do not while a rotation is unfinished.`,
+max-skew, fewer min-instances, a max-stale that ends later, proof settle.
+
+settle, max-stale and max-skew cannot be lowered while a rotation is unfinished. After
+they were, the former values go on counting for as long as the three are together: the
+column WAS shows them, and the line below it until when.`,
 		Example: "  keytool policy\n  keytool policy --ttl 20m --min-instances 3\n  keytool policy --max-age 1440h --force --reason \"fewer rotations\" --yes",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -136,18 +238,19 @@ func (a *app) policy(ctx context.Context, cmd *cobra.Command, flags *policyFlags
 		return err
 	}
 	defer o.close()
-	ttl, policy, err := flags.apply(cmd, o.doc.TTL, o.doc.Policy)
+	before := o.doc
+	ttl, policy, err := flags.apply(cmd, before.TTL, before.Policy)
 	if err != nil {
 		return err
 	}
-	if ttl == o.doc.TTL && policy == o.doc.Policy {
-		a.report = newPolicyReport(o, o.doc, verdictOK)
+	if ttl == before.TTL && policy == before.Policy {
+		a.report = newPolicyReport(o, before, before, verdictOK)
 		return nil
 	}
 	if _, err := o.store(); err != nil {
 		return err
 	}
-	if what := loosened(o.doc.Policy, policy); what != "" {
+	if what := loosened(before.Policy, policy); what != "" {
 		if !a.flags.force || a.flags.reason == "" {
 			return usagef("%s loosens the policy: that needs --force and --reason", what)
 		}
@@ -155,17 +258,17 @@ func (a *app) policy(ctx context.Context, cmd *cobra.Command, flags *policyFlags
 			return err
 		}
 	}
-	next, stamp := o.doc.Next(), a.stamp()
+	next, stamp := before.Next(), a.stamp()
 	if ttl != next.TTL {
 		err = next.SetTTL(stamp, ttl)
 	}
-	if err == nil && policy != o.doc.Policy {
+	if err == nil && policy != before.Policy {
 		err = next.SetPolicy(stamp, policy)
 	}
 	if err != nil {
 		return err
 	}
-	r := newPolicyReport(o, next, verdictDue)
+	r := newPolicyReport(o, before, next, verdictDue)
 	if r.DryRun = a.flags.dryRun; r.DryRun {
 		a.report = r
 		return a.pendingIfAsked()
@@ -174,18 +277,23 @@ func (a *app) policy(ctx context.Context, cmd *cobra.Command, flags *policyFlags
 	if err := o.save(ctx, next, stamp.At, next.Policy.Was != nil, ""); err != nil {
 		return err
 	}
-	a.report = newPolicyReport(o, o.doc, verdictDone)
+	a.report = newPolicyReport(o, before, o.doc, verdictDone)
 	return nil
 }
 
-func newPolicyReport(o *opened, d *keyset.Document, verdict string) *policyReport {
-	p := d.Policy
+// newPolicyReport shows the policy of d, and what it was before.
+func newPolicyReport(o *opened, before, d *keyset.Document, verdict string) *policyReport {
 	r := &policyReport{
 		Verdict: verdict, Name: d.Name, Store: o.place(), Revision: d.Revision,
-		TTL: d.TTL.String(), MaxAge: p.MaxAge.String(), Settle: p.Settle.String(),
-		MaxStale: p.MaxStale.String(), MaxSkew: p.MaxSkew.String(), MinInstances: p.MinInstances, Proof: p.Proof,
+		is: settingsOf(d), before: settingsOf(before),
 	}
-	if was := p.Was; was != nil && o.app.Now().Before(was.Until) {
+	r.policyJSON = r.is.json()
+	if verdict != verdictOK {
+		was := r.before.json()
+		r.Before = &was
+	}
+	if was := d.Policy.Was; was != nil && o.app.Now().Before(was.Until) {
+		r.former = was
 		r.Was = &formerJSON{Settle: was.Settle.String(), MaxStale: was.MaxStale.String(), MaxSkew: was.MaxSkew.String(), Until: formatTime(was.Until)}
 	}
 	return r
