@@ -51,6 +51,7 @@ import (
 //	await FILE                 wait until a process in the background has made it
 //	exit-status N              what the keytool that ended last has exited with
 //	together N ARG…            run keytool N times at once: each exits 0 or 5, one of them 0
+//	begin NAME TEXT            set $NAME to the first 8 characters of a text
 //	for-each-command           each command has help with an example or a single word to say
 //	mode MODE FILE             the permissions of a file, in octal digits
 //	ring FILE KID…             a file holds the secrets of those keys, in that order
@@ -66,7 +67,7 @@ func TestScript(t *testing.T) {
 		Setup:               setUp,
 		Cmds: withWorldCommands(commands{
 			"fleet": startFleet, "field": field, "revision": revision, "mode": mode, "ring": ring, "flip": flip, "cut-short": cutShort,
-			"tamper": tamper, "await": await, "exit-status": exitStatus, "together": together, "for-each-command": eachCommand,
+			"tamper": tamper, "await": await, "exit-status": exitStatus, "together": together, "for-each-command": eachCommand, "begin": begin,
 		}),
 	})
 }
@@ -381,6 +382,8 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 }
+
+func begin(ts *testscript.TestScript, _ bool, args []string) { ts.Setenv(args[0], args[1][:8]) }
 
 func exitStatus(ts *testscript.TestScript, _ bool, args []string) {
 	if got := ts.ReadFile(".exit"); got != args[0] {

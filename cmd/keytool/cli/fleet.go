@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,17 +51,7 @@ the next promotion. An instance that is listed by its address is not forgotten: 
 the address off the list. keytool fleet -o json shows the ids.`,
 		Example: "  keytool fleet forget 5b1d7c0e9f2a4d36a1c48e07d2b95f13 --reason \"host is gone\"",
 		Args:    usageArgs(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if a.flags.reason == "" {
-				return usagef("fleet forget needs --reason")
-			}
-			if err := a.confirm("Forgetting the instance " + args[0]); err != nil {
-				return err
-			}
-			ctx, cancel := a.context(cmd)
-			defer cancel()
-			return a.forget(ctx, args[0])
-		},
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.forget(cmd, args[0]) },
 	}
 	a.writeFlags(cmd)
 	a.yesFlag(cmd)
@@ -69,7 +60,9 @@ the address off the list. keytool fleet -o json shows the ids.`,
 
 // forget records that an instance is forgotten, and then forgets it: whoever is
 // interrupted in between runs it again.
-func (a *app) forget(ctx context.Context, id string) error {
+func (a *app) forget(cmd *cobra.Command, id string) error {
+	ctx, cancel := a.context(cmd)
+	defer cancel()
 	o, err := a.open(ctx)
 	if err != nil {
 		return err
@@ -79,25 +72,23 @@ func (a *app) forget(ctx context.Context, id string) error {
 		return usagef("set --fleet or ECHOSEAL_FLEET: the registry that the instance is in")
 	}
 	obs := o.observe(ctx)
-	found := slices.IndexFunc(obs.Instances, func(i fleet.Instance) bool {
-		return i.Registered && (i.Err == nil && i.Report.ID == id || i.Address == id)
-	})
-	if found < 0 {
-		for _, i := range obs.Instances {
-			if i.Err == nil && i.Report.ID == id || i.Address == id {
-				return usagef("the instance %s is listed by its address: take the address off the list", id)
-			}
-		}
-		return fmt.Errorf("no registry has an instance %.64q; keytool fleet -o json shows the ids", id)
+	instance, err := o.registered(&obs, id)
+	if err != nil {
+		return err
 	}
-	instance := obs.Instances[found]
+	if a.flags.reason == "" {
+		return usagef("fleet forget needs --reason")
+	}
+	if err := a.confirm("Forgetting the instance " + id); err != nil {
+		return err
+	}
+	ctx, cancel = a.context(cmd) // people take their time to answer
+	defer cancel()
 	c := &change{Action: "forget-instance"}
 	c.Summary = fmt.Sprintf("%s the instance %s (%s)", a.did("forget", "forgot"), id, instance.Name())
 	c.Then = "nothing waits for it any more"
 	if err := o.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
-		n := stamp()
-		n.Reason = cut(id + ": " + n.Reason)
-		return next.Record(n, "forget-instance")
+		return next.Record(naming(stamp(), id), "forget-instance")
 	}); err != nil || a.flags.dryRun {
 		return err
 	}
@@ -111,6 +102,55 @@ func (a *app) forget(ctx context.Context, id string) error {
 	}
 	return nil
 }
+
+// registered returns the instance that a registry has under an id. Of one that it has not,
+// the error says what became of it; an id that nobody ever forgot is a mistake.
+func (o *opened) registered(obs *fleet.Observation, id string) (*fleet.Instance, error) {
+	var ids, called, all []string // the ids, those of what is called so, and each with its name
+	for n := range obs.Instances {
+		switch i := &obs.Instances[n]; {
+		case !i.Registered:
+		case i.Address == id, i.Err == nil && i.Report.ID == id:
+			return i, nil
+		default:
+			if i.Err == nil && (i.Name() == id || displayName(obs, i) == id) {
+				called = append(called, i.Address)
+			}
+			what := fmt.Sprintf("%.64s", i.Address)
+			if name := i.Name(); name != i.Address {
+				what += " (" + name + ")"
+			}
+			ids, all = append(ids, i.Address), append(all, what)
+		}
+	}
+	for n := range obs.Instances {
+		if i := &obs.Instances[n]; !i.Registered && (i.Address == id || i.Err == nil && (i.Report.ID == id || i.Name() == id)) {
+			return nil, usagef("the instance %s is listed by its address: take the address off the list", id)
+		}
+	}
+	if e := lastOf(o.doc, "forget-instance", id); e != nil {
+		return nil, fmt.Errorf("the instance %s was forgotten %s by %s, and no registry has it any more", id, formatTime(e.At), e.Actor)
+	}
+	name := shown(id)
+	if instanceID.MatchString(id) {
+		name = id
+	}
+	switch {
+	case len(obs.Failures) > 0:
+		return nil, fmt.Errorf("no registry that answers has an instance %s; and %w", name, obs.Failures[0])
+	case !slices.ContainsFunc(o.sources, func(s fleet.Source) bool { _, ok := s.(fleet.Registry); return ok }):
+		return nil, usagef("nothing that --fleet names is a registry: what is listed by its address is forgotten by taking the address off the list")
+	case len(ids) == 0:
+		return nil, usagef("no registry has an instance %s, or any other, and the history knows of none that was forgotten", name)
+	case len(called) > 0:
+		return nil, usagef("an instance is forgotten by its id, and %s is a name: that of %s", name, list(few(called)))
+	default:
+		return nil, usagef("no registry has an instance %s%s, and the history knows of none that was forgotten; there are %s", name, meant(id, ids...), list(few(all)))
+	}
+}
+
+// instanceID is what an id looks like, or its begin: no secret of this program is like it.
+var instanceID = regexp.MustCompile(`^[0-9a-f]{4,32}$`)
 
 // cut shortens a text to what the history takes, between two characters.
 func cut(text string) string {

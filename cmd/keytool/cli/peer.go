@@ -8,6 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,6 +41,9 @@ Whoever has the file has the keys: hand it over in a safe way, and delete it.`,
 			if e.peer == "" || e.path == "" || e.ttl <= 0 {
 				return usagef("export needs --peer, --ttl and --out")
 			}
+			if !peerPattern.MatchString(e.peer) {
+				return usagef("--peer is a name of small letters, digits, and .-_ behind the first, at most 63, not %s", shown(e.peer))
+			}
 			ctx, cancel := a.context(cmd)
 			defer cancel()
 			return a.export(ctx, e)
@@ -49,6 +55,9 @@ Whoever has the file has the keys: hand it over in a safe way, and delete it.`,
 	cmd.Flags().StringVar(&e.path, "out", "", "the `FILE` to write; it must not be there")
 	return cmd
 }
+
+// peerPattern is what package keyset takes as the name of a peer.
+var peerPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 type export struct {
 	peer, path string
@@ -77,7 +86,7 @@ func (a *app) export(ctx context.Context, e export) error {
 			}
 			written = true
 		}
-		return next.Export(stamp(), e.peer, e.ttl)
+		return next.Export(naming(stamp(), e.peer), e.peer, e.ttl)
 	})
 	if err == nil || !written {
 		return err
@@ -159,8 +168,11 @@ runs with an older export refuses tokens after the next promotion.`,
 			defer cancel()
 			c := &change{Action: "confirm"}
 			c.Summary, c.Then = a.did("note", "noted")+" that the peer "+peer+" runs with its last export", "keytool rotate --wait, if a rotation is open"
-			return a.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
-				return next.Confirm(stamp(), peer)
+			return a.apply(ctx, c, func(o *opened, next *keyset.Document, stamp func() keyset.Note) error {
+				if err := o.hasPeer(peer); err != nil {
+					return err
+				}
+				return next.Confirm(naming(stamp(), peer), peer)
 			})
 		},
 	}
@@ -185,24 +197,76 @@ The keys that it was given stay good until each retires: if they leaked, keytool
 keytool status shows the peers.`,
 		Example: "  keytool peer forget python-a --reason \"moved to Go\"",
 		Args:    usageArgs(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if a.flags.reason == "" {
-				return usagef("peer forget needs --reason")
-			}
-			if err := a.confirm("Forgetting the peer " + args[0]); err != nil {
-				return err
-			}
-			ctx, cancel := a.context(cmd)
-			defer cancel()
-			c := &change{Action: "forget-peer"}
-			c.Summary = a.did("note", "noted") + " that the peer " + args[0] + " is no more"
-			return a.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
-				return next.ForgetPeer(stamp(), args[0])
-			})
-		},
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.forgetPeer(cmd, args[0]) },
 	}
 	a.writeFlags(forget)
 	a.yesFlag(forget)
 	cmd.AddCommand(forget)
 	return cmd
+}
+
+func (a *app) forgetPeer(cmd *cobra.Command, peer string) error {
+	ctx, cancel := a.context(cmd)
+	defer cancel()
+	o, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	// Whoever has mistyped a name is told so before anything is asked.
+	if err := o.hasPeer(peer); err != nil {
+		return err
+	}
+	if a.flags.reason == "" {
+		return usagef("peer forget needs --reason")
+	}
+	if err := a.confirm("Forgetting the peer " + peer); err != nil {
+		return err
+	}
+	ctx, cancel = a.context(cmd) // people take their time to answer
+	defer cancel()
+	c := &change{Action: "forget-peer"}
+	c.Summary = a.did("note", "noted") + " that the peer " + peer + " is no more"
+	return o.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
+		return next.ForgetPeer(naming(stamp(), peer), peer)
+	})
+}
+
+// hasPeer is the error of a name that no peer has. One that had it was forgotten, as far
+// as the history goes; any other is a mistake.
+func (o *opened) hasPeer(name string) error {
+	d := o.doc
+	var names []string
+	for _, p := range d.Peers {
+		names = append(names, p.Name)
+	}
+	if slices.Contains(names, name) {
+		return nil
+	}
+	if e := lastOf(d, "forget", name); e != nil {
+		return fmt.Errorf("the peer %s was forgotten %s by %s; if it runs again, give it the keys: keytool export --peer %s --ttl D --out FILE", name, formatTime(e.At), e.Actor, name)
+	}
+	if len(names) == 0 {
+		return usagef("the keyset %s has no peer, and its history knows of none that is called %s; keytool export --peer NAME --ttl D --out FILE makes one", d.Name, shown(name))
+	}
+	slices.Sort(names)
+	return usagef("the keyset %s has no peer %s%s, and its history knows of none; it has %s", d.Name, shown(name), meant(name, names...), list(few(names)))
+}
+
+// naming begins the reason of a change with the name of what it is about: the history has
+// no other place for one that is no key.
+func naming(n keyset.Note, name string) keyset.Note {
+	n.Reason = cut(strings.TrimSuffix(name+": "+n.Reason, ": "))
+	return n
+}
+
+// lastOf returns the last change of a kind that is about what has a name, nil if the history
+// has none, see [naming].
+func lastOf(d *keyset.Document, action, name string) *keyset.Event {
+	for i, e := range slices.Backward(d.History) {
+		if about, _, _ := strings.Cut(e.Reason, ": "); e.Action == action && about == name {
+			return &d.History[i]
+		}
+	}
+	return nil
 }

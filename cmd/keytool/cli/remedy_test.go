@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -14,8 +15,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/echoseal/echoseal/fleet"
 )
 
 // Whatever keytool says is to be typed is taken as it is typed: every command in its texts
@@ -26,11 +30,12 @@ func TestRemediesAreAccepted(t *testing.T) {
 	uri := "localkek://" + filepath.Join(dir, "kek.key")
 	env := map[string]string{
 		"ECHOSEAL_STORE": filepath.Join(dir, "keyset.json"), "ECHOSEAL_NAME": "fleet",
-		"ECHOSEAL_KEY_SERVICES": uri, "ECHOSEAL_FLEET": "http://127.0.0.1:1/report",
+		"ECHOSEAL_KEY_SERVICES": uri, "ECHOSEAL_FLEET": "http://127.0.0.1:1/report one://registry",
 	}
+	fleets := append(allFleets(), fleet.NewOpener(func(context.Context, string) (registryOfOne, error) { return registryOfOne{}, nil }, "one"))
 	run := func(args ...string) (Exit, string) {
 		var out bytes.Buffer
-		s := System{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(name string) string { return env[name] }}
+		s := System{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(name string) string { return env[name] }, Fleets: fleets}
 		code := Run(context.Background(), s, args...)
 		return Exit(code), out.String()
 	}
@@ -61,7 +66,26 @@ func TestRemediesAreAccepted(t *testing.T) {
 	}
 }
 
-const exampleKID = "4c11d0e2"
+const (
+	exampleKID = "4c11d0e2"
+	exampleID  = "5b1d7c0e9f2a4d36a1c48e07d2b95f13"
+)
+
+// A registryOfOne has an instance whose id is that of the examples, and which has written
+// nothing that is a report.
+type registryOfOne struct{}
+
+func (registryOfOne) String() string { return "one://registry" }
+
+func (registryOfOne) Collect(context.Context) ([]fleet.Answer, error) {
+	return []fleet.Answer{{Address: exampleID, Registered: true}}, nil
+}
+
+func (registryOfOne) Publish(context.Context, string, []byte, time.Duration) error {
+	return errors.New("nobody reports here")
+}
+
+func (registryOfOne) Forget(context.Context, string) error { return nil }
 
 func sources(t *testing.T, pattern string) []string {
 	t.Helper()
@@ -218,6 +242,8 @@ func arguments(t *testing.T, cmd *cobra.Command, words []string, dir, uri string
 			}
 		case word == "-o":
 			args, words = append(args, word, words[0]), words[1:]
+		case cmd.CommandPath() == "keytool fleet forget" && (aStandIn.MatchString(word) || anExample.MatchString(word)):
+			args = append(args, exampleID)
 		case aStandIn.MatchString(word), anExample.MatchString(word), strings.Contains(word, "."):
 			args = append(args, value("", "", word))
 		default:
