@@ -30,6 +30,9 @@
 // comparison, and after the last answer, for the stamp. In between the fleet may change,
 // and this way every change counts against the rotation.
 //
+// An instance that is starting verifies nothing yet. It is waited for, and blocks only after
+// [StartsWithin]: a rolling deployment is nothing out of order.
+//
 // Staging, aborting and rolling back need no proof: a staged key never sealed a token, and
 // every ready instance holds all retiring keys. But nothing is staged or retired in a
 // document that an instance has left behind, see [Next]. Revoking a key, and [Request] with Force,

@@ -186,7 +186,9 @@ func (v *view) drain(k keyset.Key) Step {
 		case i.Report.Primary == k.KID:
 			reasons = append(reasons, v.lag(StillSealing, i, k.KID, k.Demoted))
 		case i.Report.Primary == "":
-			reasons = append(reasons, about(NotSealing, i, k.KID))
+			reason := about(NotSealing, i, k.KID)
+			reason.Until = startsUntil(&i.Report)
+			reasons = append(reasons, reason)
 		}
 	}
 	return verdict(Drain, k.KID, v.now, v.until(reasons, k.KID, k.Demoted.Add(v.rules.drain(v.p))))

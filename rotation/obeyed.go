@@ -44,11 +44,13 @@ func Obeyed(d *keyset.Document, o fleet.Observation, now time.Time) Step {
 
 // Dropped tells whether every live instance can do without the wrappings of a key
 // service: whether it has opened, for each key and for the keyset's auth key, another
-// one that is in d. The step is Done, Wait or Blocked. now is as in [Next].
+// one that is in d. The step is Done, Wait or Blocked: an instance that has the other
+// service gets the time to read what was wrapped last, and to open it. now is as in [Next].
 func Dropped(d *keyset.Document, o fleet.Observation, now time.Time, service string) Step {
 	v := safe().look(d, o, now, Request{})
 	v.lookAtInstances(true)
 	reasons := v.faults
+	rewrapped := rewrappedAt(d)
 	all := []keyset.Key{{KID: fleet.AuthKey, Wrapped: d.Auth.Wrapped}}
 	for _, k := range d.Keys {
 		if k.Unseals() {
@@ -63,7 +65,7 @@ func Dropped(d *keyset.Document, o fleet.Observation, now time.Time, service str
 		}
 		for _, i := range v.live {
 			if !opened(&i.Report, k.KID, left) {
-				reasons = append(reasons, v.notOpened(i, k.KID, left))
+				reasons = append(reasons, v.notOpened(i, k.KID, left, latest(rewrapped, k.Staged)))
 			}
 		}
 	}
@@ -76,13 +78,30 @@ func opened(r *fleet.Report, kid string, left []keyset.WrappedKey) bool {
 	})
 }
 
-func (v *view) notOpened(i *fleet.Instance, kid string, left []keyset.WrappedKey) Reason {
-	reason := about(NotOpened, i, kid)
+// rewrappedAt returns when keys were last wrapped anew, as far as the history goes back.
+func rewrappedAt(d *keyset.Document) (at time.Time) {
+	for _, e := range d.History {
+		if e.Action == "rewrap" {
+			at = latest(at, e.At)
+		}
+	}
+	return at
+}
+
+func (v *view) notOpened(i *fleet.Instance, kid string, left []keyset.WrappedKey, wrapped time.Time) Reason {
+	reason := v.lag(NotOpened, i, kid, wrapped)
 	reason.Service = left[0].Service
 	for _, f := range i.Report.Failed {
 		if f.KID == kid && slices.ContainsFunc(left, func(w keyset.WrappedKey) bool { return w.Service == f.Service }) {
 			reason.Code, reason.Service, reason.Failure = CannotUnwrap, f.Service, &f
 		}
+	}
+	has := func(w keyset.WrappedKey) bool { return slices.Contains(i.Report.Services, w.Service) }
+	if reason.Code == NotOpened && i.Report.Revision >= v.d.Revision && !i.Report.Loaded.IsZero() && !slices.ContainsFunc(left, has) {
+		reason.Detail = "it does not have that key service"
+	}
+	if reason.Fault() || reason.Detail != "" {
+		reason.Until = time.Time{} // it does not end by itself
 	}
 	return reason
 }

@@ -61,7 +61,7 @@ func (d dice) document() *keyset.Document {
 		Peers: times(d, 2, func() keyset.Peer {
 			return keyset.Peer{Name: "p", KIDs: times(d, 3, d.kid), Primary: d.kid(), Confirmed: d.IntN(2) == 0, TTL: d.duration()}
 		}),
-		History: times(d, 2, func() keyset.Event { return keyset.Event{At: d.time()} }),
+		History: times(d, 2, func() keyset.Event { return keyset.Event{At: d.time(), Action: pick(d, "rewrap", "stage")} }),
 	}
 }
 
@@ -74,7 +74,8 @@ func (d dice) observation() fleet.Observation {
 				Source: source, Address: pick(d, "", "one", "two"), Registered: d.IntN(2) == 0,
 				Err: pick(d, nil, nil, nil, fleet.ErrMAC, fleet.ErrUnreachable, errors.New("odd")),
 				Report: fleet.Report{
-					ID: pick(d, "", "one", "two"), Host: pick(d, "", "mcp-a"), Started: d.time(), Now: d.time(), Every: d.duration(), Stopped: d.IntN(4) == 0,
+					ID: pick(d, "", "one", "two"), Host: pick(d, "", "mcp-a"), Started: d.time(), Now: d.time(), Every: d.duration(), Stopped: d.IntN(4) == 0, Reason: pick(d, "", fleet.Starting, "stale"),
+					Services: times(d, 2, func() string { return pick(d, "a", "b") }), Loaded: d.time(),
 					Keyset: pick(d, "", "fleet"), Lineage: pick(d, "", "one", "two"), Revision: d.number(), Primary: d.kid(), Verifies: times(d, 3, d.kid), TTL: d.duration(), Ready: d.IntN(2) == 0,
 					Failed: times(d, 2, func() fleet.Failure { return fleet.Failure{KID: d.kid(), Kind: pick(d, "", "denied", "throttled")} }),
 					Keys: times(d, 2, func() fleet.KeyUse {

@@ -23,19 +23,21 @@ const (
 )
 
 // The fleet has to follow. Until Reason.Until an instance that reads the store at its own
-// interval cannot be expected to; then it blocks, unless time still stands in the way:
+// interval, or has just started, cannot be expected to; then it blocks, unless time still
+// stands in the way:
 const (
 	// NotVerifying: an instance does not accept the staged key yet.
 	NotVerifying Code = "not_verifying"
 	// StillSealing: an instance seals with the key that is to retire.
 	StillSealing Code = "still_sealing"
 	// NotSealing: an instance has no key to seal with, and may yet come to this one. Its
-	// clients get errors, so that it is late at once.
+	// clients get errors, so that it is late at once, unless it starts and has none yet.
 	NotSealing Code = "not_sealing"
 	// Behind: an instance holds an older revision.
 	Behind Code = "behind"
-	// NotOpened: an instance has not opened the other wrapping of a key. It may first have
-	// to be given the key service, so that it is late at once.
+	// NotOpened: an instance has not opened the other wrapping of a key. If it has read the
+	// revision and does not have the key service, as Reason.Detail says then, it has to be
+	// given that, and is late at once.
 	NotOpened Code = "not_opened"
 )
 
@@ -102,6 +104,7 @@ type Reason struct {
 	Revision int64     // that it holds
 	Seen     time.Time // Report.Now
 	Health   string    // Report.Health
+	Stale    bool      // the report is not fresh any more: the instance may be gone
 
 	Peer string // the peer's name
 

@@ -425,6 +425,87 @@ func TestLate(t *testing.T) {
 	}
 }
 
+// starting makes of an instance one that has come up so long ago, and has nothing yet but
+// its place in the registry.
+func (s *scene) starting(host string, ago time.Duration) *fleet.Instance {
+	i := s.instance(host)
+	i.Report.Started, i.Report.Loaded = s.now.Add(-ago), time.Time{}
+	i.Report.Ready, i.Report.Reason, i.Report.Primary, i.Report.Verifies = false, fleet.Starting, "", nil
+	return i
+}
+
+// A rolling deployment in an open rotation is waited for, and blocks it only once a server
+// takes too long; what waits for it never goes on without it.
+func TestStarting(t *testing.T) {
+	const long = rotation.StartsWithin
+	type look struct {
+		name   string
+		change func(i *fleet.Instance)
+		wait   bool
+	}
+	looks := func(ago time.Duration) []look {
+		return []look{
+			{"just now", func(*fleet.Instance) {}, ago < long},
+			{"one of its keys is opened", func(i *fleet.Instance) { i.Report.Loaded, i.Report.Verifies = i.Report.Now, []string{"00000000"} }, ago < long},
+			{"it has been ready", func(i *fleet.Instance) { i.Report.Reason = "stale" }, false},
+			{"it is ready", func(i *fleet.Instance) { i.Report.Ready = true }, false},
+			{"its clock was set back", func(i *fleet.Instance) { i.Report.Started = i.Report.Now.Add(1) }, false},
+		}
+	}
+	check := func(step rotation.Step, goal rotation.Kind, code rotation.Code, ago time.Duration, wait bool) {
+		t.Helper()
+		kind := rotation.Blocked
+		if wait {
+			kind = rotation.Wait
+		}
+		if step.Kind != kind || step.Goal != goal || step.NotBefore != never || len(step.Reasons) != 1 || step.Reasons[0].Code != code || step.Reasons[0].Instance != "mcp-b" {
+			t.Errorf("%v after it began: %+v", ago, step)
+		}
+	}
+	for _, ago := range []time.Duration{0, time.Minute, long - 1, long, time.Hour} {
+		for _, c := range looks(ago) {
+			t.Run(fmt.Sprintf("%s, %v", c.name, ago), func(t *testing.T) {
+				s := staged(t)
+				s.later(time.Hour)
+				s.instance("mcp-a")
+				s.starting("mcp-b", ago)
+				c.change(&s.o.Instances[1])
+				check(s.next(), rotation.Promote, rotation.NotVerifying, ago, c.wait)
+
+				s.do(s.d.Promote(s.note(), s.new))
+				s.later(time.Hour)
+				s.instance("mcp-a")
+				c.change(s.starting("mcp-b", ago))
+				check(s.next(), rotation.Drain, rotation.NotSealing, ago, c.wait)
+				s.o.Instances[1].Report.Primary = s.old
+				check(s.next(), rotation.Drain, rotation.StillSealing, ago, c.wait)
+
+				s.o.Instances[1].Report.Revision--
+				check(rotation.Obeyed(s.d, s.o, s.now), rotation.Obey, rotation.Behind, ago, c.wait)
+			})
+		}
+	}
+}
+
+// What keeps a server from ever being ready is told at once, and whoever is late is not
+// hidden behind one that starts.
+func TestStartingIsNoExcuse(t *testing.T) {
+	s := staged(t)
+	s.later(time.Hour)
+	s.instance("mcp-a")
+	s.starting("mcp-b", 0).Report.Failed = []fleet.Failure{{KID: s.new, Kind: string(keyset.Denied)}}
+	s.want(rotation.Blocked, rotation.Promote, s.new, never, rotation.CannotUnwrap)
+	s.o.Instances[1].Report.Failed[0].Kind = string(keyset.Throttled)
+	s.want(rotation.Wait, rotation.Promote, s.new, never, rotation.CannotUnwrap)
+	s.o.Instances[1].Report.Now = s.now.Add(-time.Minute)
+	s.o.Instances[1].Registered = true
+	s.want(rotation.Blocked, rotation.Promote, s.new, never, rotation.Silent)
+	s.later(0)
+	s.starting("mcp-b", 0)
+	s.instance("mcp-c").Report.Verifies = []string{s.old}
+	s.want(rotation.Blocked, rotation.Promote, s.new, never, rotation.NotVerifying, rotation.NotVerifying)
+}
+
 func TestCannotUnwrap(t *testing.T) {
 	for kind, blocked := range map[keyset.Kind]bool{keyset.Denied: true, keyset.Throttled: false, keyset.Unavailable: false, keyset.Sealed: true} {
 		s := newScene(t)
@@ -846,6 +927,62 @@ func TestDropped(t *testing.T) {
 	}
 	i.Report.Opened[1].Version = "2"
 	dropped(rotation.Done)
+}
+
+// Right after another wrapping was added the servers have to read it, and to open it: they
+// get the time for that.
+func TestDroppedWaits(t *testing.T) {
+	s := newScene(t)
+	was, other := s.d.Primary().Wrapped[0], keyset.WrappedKey{Service: "memkek://b", Version: "2", Ciphertext: []byte("x")}
+	both := []keyset.WrappedKey{was, other}
+	s.later(time.Hour)
+	s.do(s.d.Rewrap(s.note(), map[string][]keyset.WrappedKey{"": append(s.d.Auth.Wrapped[:1:1], other), s.old: both}))
+	added := s.now
+	limit := added.Add(settle + skew + 2*every)
+	look := func(at time.Time, kind rotation.Kind, code rotation.Code, until time.Time, change func(r *fleet.Report)) rotation.Reason {
+		t.Helper()
+		s.later(at.Sub(s.now))
+		r := &s.instance("mcp-a").Report
+		r.Services = []string{was.Service, other.Service}
+		r.Opened = []fleet.Opened{{KID: fleet.AuthKey, Service: other.Service, Version: "2"}, {KID: s.old, Service: was.Service}}
+		change(r)
+		step := rotation.Dropped(s.d, s.o, s.now, was.Service)
+		if step.Kind != kind || step.Goal != rotation.Drop || step.NotBefore != never || len(step.Reasons) != 1 || step.Reasons[0].Code != code || !step.Reasons[0].Until.Equal(until) {
+			t.Fatalf("%v after: %+v", s.now.Sub(added), step)
+		}
+		return step.Reasons[0]
+	}
+	asItIs := func(*fleet.Report) {}
+	behind := func(r *fleet.Report) { r.Revision, r.Services = r.Revision-1, r.Services[:1] }
+	lacks := func(r *fleet.Report) { r.Services = r.Services[:1] }
+	failing := func(kind keyset.Kind) func(r *fleet.Report) {
+		return func(r *fleet.Report) {
+			r.Failed = []fleet.Failure{{KID: s.old, Service: other.Service, Kind: string(kind)}}
+		}
+	}
+	look(added, rotation.Wait, rotation.NotOpened, limit, asItIs)
+	look(added, rotation.Wait, rotation.NotOpened, limit, behind)
+	look(added, rotation.Wait, rotation.CannotUnwrap, limit, failing(keyset.Unavailable))
+	look(added, rotation.Blocked, rotation.CannotUnwrap, never, failing(keyset.Denied))
+	// It has read that there is another service, and does not have it: that does not come by itself.
+	if r := look(added, rotation.Blocked, rotation.NotOpened, never, lacks); !strings.HasPrefix(r.Fix(), "give mcp-a the key service memkek://b as well") || !strings.Contains(r.String(), "does not have that key service") {
+		t.Errorf("%s\nfix %s", r, r.Fix())
+	}
+	look(limit.Add(-1), rotation.Wait, rotation.NotOpened, limit, asItIs)
+	for _, change := range []func(*fleet.Report){asItIs, behind} {
+		if r := look(limit, rotation.Blocked, rotation.NotOpened, limit, change); !strings.HasPrefix(r.Fix(), "find out why mcp-a does not follow the store") {
+			t.Errorf("%s\nfix %s", r, r.Fix())
+		}
+	}
+	look(limit.Add(time.Hour), rotation.Wait, rotation.NotOpened, limit.Add(time.Hour+rotation.StartsWithin), func(r *fleet.Report) {
+		r.Started, r.Loaded, r.Ready, r.Reason, r.Services = s.now, time.Time{}, false, fleet.Starting, nil
+	})
+	// A key that was staged since is wrapped by the other service alone, or by both.
+	s.stage()
+	s.d.Key(s.new).Wrapped = []keyset.WrappedKey{was, {Service: other.Service, Version: "2", Ciphertext: []byte("y")}}
+	look(s.now, rotation.Wait, rotation.NotOpened, s.now.Add(settle+skew+2*every), func(r *fleet.Report) {
+		r.Opened = append(r.Opened, fleet.Opened{KID: s.old, Service: other.Service, Version: "2"})
+	})
 }
 
 func TestPhases(t *testing.T) {

@@ -82,30 +82,31 @@ func (r Reason) who() string {
 func (r Reason) what() string {
 	switch r.Code {
 	case NotVerifying:
-		return "does not verify " + r.KID + " yet"
+		return r.starting() + "does not verify " + r.KID + " yet"
 	case StillSealing:
-		return "still seals with " + r.KID
+		return r.starting() + "still seals with " + r.KID
 	case NotSealing:
-		return "has no key to seal with"
+		return r.starting() + "has no key to seal with"
 	case Behind:
-		return "has not read the newest revision yet"
+		return r.starting() + "has not read the newest revision yet"
 	case NotOpened:
-		return fmt.Sprintf("has not opened %s with %s yet", keyName(r.KID), r.Service)
+		text := fmt.Sprintf("has not opened %s with %s yet", keyName(r.KID), r.Service)
+		if r.Detail != "" {
+			return text + ": " + r.Detail
+		}
+		return r.starting() + text
 	case LiveTokens:
 		return "has sealed tokens under " + r.KID + " that live until " + until(r.Until)
 	case CannotUnwrap:
 		return r.unwrap()
 	case Silent:
-		if r.Until.IsZero() {
-			return "it has stopped reporting"
-		}
-		return "it has stopped reporting; it counts as running until " + until(r.Until)
+		return r.silence()
 	case OtherLineage:
-		return "holds another keyset, which has the same auth key"
+		return "holds another keyset, which has the same auth key" + r.butSilent()
 	case NewerRevision:
-		return "holds a newer revision than the store"
+		return "holds a newer revision than the store" + r.butSilent()
 	case Fork:
-		return "holds the same revision as the store, but with other content"
+		return "holds the same revision as the store, but with other content" + r.butSilent()
 	case ClockOff:
 		direction := "ahead"
 		if r.Offset < 0 {
@@ -113,10 +114,33 @@ func (r Reason) what() string {
 		}
 		return fmt.Sprintf("its clock is %s %s; at most %v is allowed", offset(r.Offset.Abs()), direction, r.Limit)
 	case DuplicateID:
-		return "another process reports under its id, " + r.ID
+		return "another process reports under its id, " + r.ID + r.butSilent()
 	default:
 		return r.Detail
 	}
+}
+
+// starting begins what is said of an instance that has just come up.
+func (r Reason) starting() string {
+	if r.Health == fleet.Starting {
+		return "is starting, and "
+	}
+	return ""
+}
+
+func (r Reason) silence() string {
+	if r.Until.IsZero() {
+		return "it has stopped reporting"
+	}
+	return "it has stopped reporting; it counts as running until " + until(r.Until)
+}
+
+// butSilent adds to what an instance has said that it says nothing any more.
+func (r Reason) butSilent() string {
+	if !r.Stale {
+		return ""
+	}
+	return "; " + r.silence()
 }
 
 func (r Reason) unwrap() string {
@@ -138,14 +162,23 @@ func (r Reason) unwrap() string {
 func (r Reason) Fix() string { return printable(r.fix()) }
 
 func (r Reason) fix() string {
+	gone := ", or if " + r.Instance + " is gone for good: "
+	switch {
+	case r.Code == Silent && !r.registered():
+		return "start " + r.Instance + " again" + gone + "take its address off the list"
+	case r.registered() && (r.Stale || r.Code == Silent): // whatever it has said last
+		return r.fixCode() + gone + r.forget()
+	default:
+		return r.fixCode()
+	}
+}
+
+func (r Reason) fixCode() string {
 	switch r.Code {
+	case Silent:
+		return "start " + r.Instance + " again"
 	case CannotUnwrap:
 		return r.fixUnwrap()
-	case Silent:
-		if r.registered() {
-			return fmt.Sprintf("start %s again, or if it is gone for good: %s", r.Instance, r.forget())
-		}
-		return "start " + r.Instance + " again, or if it is gone for good: take its address off the list"
 	case Unreachable:
 		return "start what should answer at " + r.Address + ", or if it is gone for good: take the address off the list"
 	case Malformed:
@@ -184,13 +217,22 @@ func (r Reason) fix() string {
 		return "keytool rewrap --add URI"
 	case NoPrimary:
 		return "restore the newest copy of the keyset"
-	case NotVerifying, NotOpened, Behind, StillSealing:
-		return "find out why " + r.Instance + " does not follow the store: " + orElse(r.Health, "see its log")
+	case NotOpened:
+		if r.Detail != "" {
+			return "give " + r.Instance + " the key service " + r.Service + " as well, and start it again"
+		}
+		return r.fixFollow()
+	case NotVerifying, Behind, StillSealing:
+		return r.fixFollow()
 	case NotSealing:
 		return "find out why " + r.Instance + " cannot seal: " + orElse(r.Health, "see its log")
 	default:
 		return ""
 	}
+}
+
+func (r Reason) fixFollow() string {
+	return "find out why " + r.Instance + " does not follow the store: " + orElse(r.Health, "see its log")
 }
 
 // registered reports whether the instance was found in a registry, not at an address.

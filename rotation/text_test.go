@@ -89,6 +89,51 @@ func TestRemediesInARegistry(t *testing.T) {
 	}
 }
 
+// An instance in a registry that has died with something wrong to say stays there, for ever
+// if the policy says so: whatever it has said, the way out is named.
+func TestRemedyForTheDead(t *testing.T) {
+	for code, spoil := range map[rotation.Code]func(*scene, *fleet.Report){
+		rotation.Silent:        func(*scene, *fleet.Report) {},
+		rotation.NewerRevision: func(_ *scene, r *fleet.Report) { r.Revision++ },
+		rotation.Fork:          func(_ *scene, r *fleet.Report) { r.Tag = "another" },
+		rotation.OtherLineage:  func(_ *scene, r *fleet.Report) { r.Lineage = "another" },
+		rotation.DuplicateID:   func(s *scene, r *fleet.Report) { r.ID, r.Started = s.o.Instances[0].Report.ID, start.Add(1) },
+	} {
+		s := staged(t)
+		i := &s.o.Instances[1]
+		spoil(s, &i.Report)
+		i.Registered, i.Address = true, i.Report.ID
+		reason := func() (rotation.Reason, string) {
+			found := rotation.Faults(s.d, s.o, s.now)
+			r := found[len(found)-1]
+			if r.Code != code {
+				t.Fatalf("%s: %+v", code, found)
+			}
+			return r, r.Fix()
+		}
+		forget := ", or if mcp-b is gone for good: keytool fleet forget " + i.Report.ID + " --reason TEXT"
+		if code != rotation.Silent {
+			if r, fix := reason(); strings.Contains(fix, "gone") || strings.Contains(r.String(), "stopped") || r.Stale || !r.Until.IsZero() {
+				t.Errorf("%s, and it lives: %s\nfix %s", code, r, fix)
+			}
+		}
+		i.Report.Now = i.Report.Now.Add(-time.Hour)
+		if r, fix := reason(); !strings.HasSuffix(fix, forget) || !strings.HasSuffix(r.String(), "it has stopped reporting; it counts as running until "+r.Until.UTC().Format(time.RFC3339)) || !r.Stale {
+			t.Errorf("%s: %s\nfix %s", code, r, fix)
+		}
+		s.d.Policy.MaxStale = 0
+		if r, fix := reason(); !strings.HasSuffix(fix, forget) || !strings.HasSuffix(r.String(), "it has stopped reporting") || !r.Until.IsZero() {
+			t.Errorf("%s for ever: %s\nfix %s", code, r, fix)
+		}
+		i.Registered, i.Address = false, "mcp-b:9000"
+		for _, r := range rotation.Faults(s.d, s.o, s.now) {
+			if strings.Contains(r.Fix(), "forget") {
+				t.Errorf("%s at an address: fix %s", code, r.Fix())
+			}
+		}
+	}
+}
+
 // When a registry forgets an instance does not depend on what somebody asks for today.
 func TestLapseIsThatOfTheDocument(t *testing.T) {
 	for _, force := range []bool{false, true} {

@@ -151,13 +151,13 @@ func (v *view) fault(i *fleet.Instance, clashes []string, newer bool) (Reason, b
 	case i.Err != nil:
 		return about(Malformed, i, ""), true
 	case r.Keyset != v.d.Name || r.Lineage != v.d.Lineage:
-		return about(OtherLineage, i, ""), true
+		return v.heard(OtherLineage, i), true
 	case r.Revision > v.d.Revision && !newer:
-		return about(NewerRevision, i, ""), true
+		return v.heard(NewerRevision, i), true
 	case r.Revision == v.d.Revision && r.Tag != base64.StdEncoding.EncodeToString(v.d.Tag):
-		return about(Fork, i, ""), true
+		return v.heard(Fork, i), true
 	case slices.Contains(clashes, r.ID):
-		return about(DuplicateID, i, ""), true
+		return v.heard(DuplicateID, i), true
 	}
 	// What of max_skew is left is for the other half: two instances may differ in
 	// opposite directions.
@@ -168,13 +168,21 @@ func (v *view) fault(i *fleet.Instance, clashes []string, newer bool) (Reason, b
 		return reason, true
 	}
 	if v.silence && !r.Fresh(v.o.Ended) {
-		reason := about(Silent, i, "")
+		return v.heard(Silent, i), true
+	}
+	return Reason{}, false
+}
+
+// heard returns a reason that names an instance whose report counts, be it that the instance
+// has stopped reporting: then it may be gone, and what it said lapses or has to be forgotten.
+func (v *view) heard(code Code, i *fleet.Instance) Reason {
+	reason := about(code, i, "")
+	if reason.Stale = !i.Report.Fresh(v.o.Ended); reason.Stale {
 		// The registry knows the policy of the document, whatever the request's is.
 		kept := v.d.Policy.At(v.now)
 		reason.Until = i.Lapses(kept.MaxStale, kept.MaxSkew)
-		return reason, true
 	}
-	return Reason{}, false
+	return reason
 }
 
 // about returns a reason that names an instance, and a key.
@@ -187,13 +195,30 @@ func about(code Code, i *fleet.Instance, kid string) Reason {
 // lag returns a reason that names an instance which has yet to follow a change. It reads
 // the store at its own interval, maybe just before the store gives the change, and twice
 // that interval leaves it time to open a key and to report; it is late if it is ready all
-// the same after max_stale.
+// the same after max_stale. One that starts has the time for that, however old the change
+// is.
 func (v *view) lag(code Code, i *fleet.Instance, kid string, changed time.Time) Reason {
 	r := about(code, i, kid)
 	patience := 2 * i.Report.Every
 	if v.p.MaxStale != 0 {
 		patience = min(patience, v.p.MaxStale)
 	}
-	r.Until = changed.Add(sum(v.p.Settle, v.p.MaxSkew, patience))
+	if r.Until = startsUntil(&i.Report); !changed.IsZero() {
+		r.Until = latest(r.Until, changed.Add(sum(v.p.Settle, v.p.MaxSkew, patience)))
+	}
 	return r
+}
+
+// StartsWithin is how long an instance may take from [fleet.Report.Started] until it is
+// ready, before somebody has to look after it: a rolling deployment is waited for, and
+// blocks nothing.
+const StartsWithin = 2 * time.Minute
+
+// startsUntil is when an instance that starts has had its time. It is zero for one that has
+// been ready, and for one whose clock was set back since it began.
+func startsUntil(r *fleet.Report) time.Time {
+	if r.Ready || r.Reason != fleet.Starting || r.Started.After(r.Now) {
+		return time.Time{}
+	}
+	return r.Started.Add(StartsWithin)
 }

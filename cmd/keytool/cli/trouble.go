@@ -65,9 +65,6 @@ func (j judge) troubles(at time.Time) []reason {
 	return all
 }
 
-// A server that starts is not ready for so long without anything being wrong.
-const startsWithin = 2 * time.Minute
-
 // complaints are what an instance says is wrong with it.
 func (j judge) complaints(i *fleet.Instance) (all []reason) {
 	r := &i.Report
@@ -81,7 +78,7 @@ func (j judge) complaints(i *fleet.Instance) (all []reason) {
 	}
 	said := rotation.About(codeDegraded, i)
 	switch {
-	case r.Ready && r.Reason == "", r.Reason == fleet.Starting && j.now.Sub(r.Started) < startsWithin:
+	case r.Ready && r.Reason == "", r.Reason == fleet.Starting && j.now.Sub(r.Started) < rotation.StartsWithin:
 		return all
 	case r.Reason == fleet.Starting:
 		said.Code, said.Detail = codeNotReady, "starts since "+clock(r.Started, j.now)
