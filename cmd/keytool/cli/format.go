@@ -42,7 +42,7 @@ func clock(t, now time.Time) string {
 func shortDuration(d time.Duration) string {
 	switch {
 	case d < 0:
-		return "-" + shortDuration(-d)
+		return "-" + shortDuration(d.Abs()) // of the smallest there is no opposite
 	case d == 0:
 		return "0s"
 	case d < time.Second:

@@ -151,7 +151,7 @@ type inspection struct {
 func (a *app) inspect(ctx context.Context, audienced bool, name string, f *inspectFlags) error {
 	input, err := a.readFile(name, inspect.MaxBytes)
 	if err != nil {
-		return err
+		return unnamed("inspect", err)
 	}
 	found, more, err := inspect.Find(input)
 	if err != nil {
@@ -335,17 +335,11 @@ func moment(t time.Time) string {
 // key tells what a key id is in the keyset.
 func (i *inspection) key(kid string) *keyReport {
 	r := &keyReport{State: "unknown", Tag: i.tag}
-	if k := i.doc.Key(kid); k != nil {
-		r.State, r.Reason = string(k.State), k.Reason
-		since := map[keyset.State]time.Time{keyset.Staged: k.Staged, keyset.Primary: k.Promoted, keyset.Retiring: k.Demoted, keyset.Revoked: k.Revoked}
-		r.Since = formatTime(since[k.State])
-		return r
-	}
-	for _, e := range i.doc.History {
-		if e.KID == kid && (e.Action == "retire" || e.Action == "abort" || e.Action == "revoke") {
-			r.State = map[string]string{"retire": "retired", "abort": "aborted", "revoke": "revoked"}[e.Action]
-			r.Since, r.Reason = formatTime(e.At), e.Reason
-		}
+	if k := i.doc.Key(kid); k != nil && k.Unseals() {
+		since := map[keyset.State]time.Time{keyset.Staged: k.Staged, keyset.Primary: k.Promoted, keyset.Retiring: k.Demoted}
+		r.State, r.Since = string(k.State), formatTime(since[k.State])
+	} else if f := fateOf(i.doc, kid); f.name != "" {
+		r.State, r.Since, r.Reason = f.name, formatTime(f.at), f.reason
 	}
 	return r
 }

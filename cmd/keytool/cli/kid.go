@@ -3,6 +3,7 @@ package cli
 import (
 	"regexp"
 	"slices"
+	"time"
 
 	"github.com/echoseal/echoseal/keyset"
 )
@@ -29,19 +30,42 @@ func (o *opened) had(kid string) error {
 			kids = append(kids, k.KID+" ("+string(k.State)+")")
 		}
 	}
-	return usagef("the keyset %s has no key %s, and its history knows of none; it has %s", d.Name, kid, list(kids))
+	history := "its history"
+	if h := d.History; len(h) > 0 && h[0].Action != "init" {
+		history += ", which goes back to " + formatTime(h[0].At) + ","
+	}
+	return usagef("the keyset %s has no key %s, and %s knows of none; it has %s", d.Name, kid, history, list(kids))
 }
 
 // whereabouts says what has become of a key.
 func whereabouts(d *keyset.Document, kid string) string {
-	if k := d.Key(kid); k != nil && k.State != keyset.Revoked {
+	if k := d.Key(kid); k != nil && k.Unseals() {
 		return kid + " is " + string(k.State)
 	}
-	words := map[string]string{"retire": "retired", "abort": "aborted", "revoke": "revoked"}
-	for _, e := range slices.Backward(d.History) {
-		if e.KID == kid && words[e.Action] != "" {
-			return kid + " was " + words[e.Action] + " " + formatTime(e.At)
-		}
+	if f := fateOf(d, kid); f.name != "" {
+		return kid + " was " + f.name + " " + formatTime(f.at)
 	}
 	return kid + " is not primary"
+}
+
+// A fate is how the life of a key has ended; its name is "" if that is not known.
+type fate struct {
+	name   string
+	at     time.Time
+	reason string
+}
+
+// fateOf tells it by the mark that a revoked key leaves, which is kept longer than the line
+// of the history, or by the history.
+func fateOf(d *keyset.Document, kid string) fate {
+	if k := d.Key(kid); k != nil && k.State == keyset.Revoked {
+		return fate{string(k.State), k.Revoked, k.Reason}
+	}
+	names := map[string]string{"retire": "retired", "abort": "aborted", "revoke": "revoked"}
+	for _, e := range slices.Backward(d.History) {
+		if e.KID == kid && names[e.Action] != "" {
+			return fate{names[e.Action], e.At, e.Reason}
+		}
+	}
+	return fate{}
 }

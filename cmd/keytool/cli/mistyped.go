@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,7 +12,52 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// What somebody has mistyped is answered with what may have been meant.
+// What somebody has mistyped is answered with what may have been meant. Whoever reads it at
+// night may type just that: what changes a keyset, or goes over a safety, is only named
+// where a finger has slipped, and not for a word that happens to be near.
+
+// costly are the flags that go over a safety, or say which keys go.
+var costly = []string{"all", "clean", "drop", "force", "no-wait", "replace", "yes"}
+
+// isSlip reports whether typed is name, or its beginning, but for one slip: a letter is
+// missing, is too many, or has changed places with the next one; or is another one, in a
+// word that is long enough to be known all the same.
+func isSlip(typed, name string) bool {
+	typed = strings.ToLower(typed)
+	if strings.HasPrefix(name, typed) || oneLess(typed, name) || oneLess(name, typed) {
+		return true
+	}
+	if len(typed) != len(name) {
+		return false
+	}
+	var wrong []int
+	for i := range name {
+		if typed[i] != name[i] {
+			wrong = append(wrong, i)
+		}
+	}
+	switch len(wrong) {
+	case 1:
+		return len(name) >= len("revoke") && wrong[0] > 0
+	case 2:
+		i, j := wrong[0], wrong[1]
+		return j == i+1 && typed[i] == name[j] && typed[j] == name[i]
+	default:
+		return false
+	}
+}
+
+// oneLess reports whether short is long without one of its letters.
+func oneLess(short, long string) bool {
+	if len(short)+1 != len(long) {
+		return false
+	}
+	i := 0
+	for i < len(short) && short[i] == long[i] {
+		i++
+	}
+	return short[i:] == long[i+1:]
+}
 
 // meant returns a question to put behind what was typed, if there are names that it may
 // stand for, or "".
@@ -39,7 +85,8 @@ func meant(typed string, names ...string) string {
 func unknownCommand(cmd *cobra.Command, typed string) error {
 	var names []string
 	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
+		changes := c.Flag("dry-run") != nil
+		if c.IsAvailableCommand() && (!changes || isSlip(typed, c.Name())) {
 			names = append(names, c.Name())
 		}
 	}
@@ -101,7 +148,7 @@ func flagError(cmd *cobra.Command, err error) error {
 func unknownFlag(cmd *cobra.Command, typed string) error {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
+		if !f.Hidden && (!slices.Contains(costly, f.Name) || isSlip(typed, f.Name)) {
 			names = append(names, "--"+f.Name)
 		}
 	})

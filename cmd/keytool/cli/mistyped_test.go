@@ -91,6 +91,49 @@ func TestNothingMistypedIsShown(t *testing.T) {
 	check("init", "--store", filepath.Join(dir, "other.json"), "--secret-file", secret)
 }
 
+// What has a credential inside, or may be a principal, is not repeated either, however short.
+func TestNoCredentialIsShown(t *testing.T) {
+	const canary = "CANARYcanary"
+	for _, what := range []string{
+		"etcd://ops:" + canary + "@h/k", "hashivault://k?t=" + canary, canary + "@example.com", "password=" + canary, "s." + canary + "0123456789",
+		"Bearer v1." + canary, "'v1." + canary + "'", "requestState=v1." + canary,
+	} {
+		for _, args := range [][]string{{what}, {"status", what}, {"help", what}, {"completion", what}, {"rotate", "--replace", what}, {"revoke", what, "--reason", "x"}, {"policy", "--ttl", what}, {"-o", what}, {"inspect", what}} {
+			for _, format := range []string{outputText, outputJSON} {
+				var out bytes.Buffer
+				s := System{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }}
+				code := Run(context.Background(), s, append(slices.Clone(args), "-v", "-o", format)...)
+				if code != int(usage) && code != int(failed) || strings.Contains(out.String(), canary) {
+					t.Errorf("keytool %q exits %d and says %s", args, code, &out)
+				}
+			}
+		}
+	}
+}
+
+// A word that is near the name of something that changes a keyset, or goes over a safety,
+// is not answered with it, unless it is that name with a slip of a finger.
+func TestNothingCostlyIsSuggested(t *testing.T) {
+	s := func(out *bytes.Buffer) System {
+		return System{Stdin: strings.NewReader(""), Stdout: out, Stderr: out, Getenv: func(string) string { return "" }}
+	}
+	for typed, want := range map[string]string{
+		"remove": "", "invoke": "", "about": "", "report": "", "import": "", "info": "", "edit": "", "exit": "", "lint": "", "wrap": "", "police": "policy",
+		"rvoke": "revoke", "revole": "revoke", "REVOKE": "revoke", "revokee": "revoke", "ervoke": "revoke", "abrot": "abort", "exprt": "export",
+		"peer remove": "", "peer froget": "forget", "fleet budget": "", "show": "", "ststus": "status", "docter": "doctor", "key": "kek",
+		"revoke --ttl": "", "revoke --al": "--all", "revoke --lal": "--all", "revoke --claen": "--clean", "init --replica": "", "init --replave": "--replace",
+		"rewrap --stop": "--store", "rewrap --dorp": "--drop", "rotate --foce": "--force", "rotate --farce": "", "rotate --yas": "", "policy --setle": "--settle",
+	} {
+		var out bytes.Buffer
+		code := Run(context.Background(), s(&out), strings.Fields(typed)...)
+		_, asked, _ := strings.Cut(out.String(), " (did you mean ")
+		asked, _, _ = strings.Cut(asked, "?)")
+		if code != int(usage) || asked != want {
+			t.Errorf("keytool %s exits %d and is answered with %q, not %q: %s", typed, code, asked, want, &out)
+		}
+	}
+}
+
 // A word in small letters is no token, nor is the name of a file that is there.
 func TestWhatIsNoToken(t *testing.T) {
 	t.Chdir(t.TempDir())
