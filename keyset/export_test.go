@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// AtStep has hook called before each step of a Save.
+// AtStep has hook called before each step of a Save, and before a Load reads.
 func (f *File) AtStep(hook func(step string)) { f.step = hook }
 
 // WrapKey is what Init makes the key of a secret with.

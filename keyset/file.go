@@ -46,8 +46,10 @@ import (
 // on Windows, Save fails with [errors.ErrUnsupported].
 type File struct {
 	path string // absolute
+	hang hang
 
-	// step is called before each step of a Save, by tests that end there.
+	// step is called before each step of a Save, and before a Load reads, by tests that end
+	// or wait there.
 	step func(name string)
 }
 
@@ -102,15 +104,25 @@ var errFileURI = fmt.Errorf("%w: a file is named by its path, or by a URI with t
 
 // Load reads the file. It returns an error, and not a part of it, if it is larger than
 // [MaxBytes]; the error says what to do, as it does for a file that is not accepted
-// ([ErrConfig]). Once the file is open ctx no longer counts.
+// ([ErrConfig]).
+//
+// If the file system does not answer, as where a server of files is gone, Load returns soon
+// after ctx has ended, with its error. What hangs goes on by itself, and nothing else of this
+// File begins before it has ended.
 func (f *File) Load(ctx context.Context) (doc []byte, version string, err error) {
+	const reading = "reading"
 	if err := ctx.Err(); err != nil {
-		return nil, "", fmt.Errorf("reading %s: %w", f, err)
+		return nil, "", fmt.Errorf("%s %s: %w", reading, f, err)
 	}
-	if doc, _, err = f.read(); err != nil {
+	var there []byte // which is not to be looked at if the call was left behind
+	if err := f.call(ctx, reading, func() (err error) {
+		f.at("read")
+		there, _, err = f.read()
+		return err
+	}); err != nil {
 		return nil, "", err
 	}
-	return doc, contentVersion(doc), nil
+	return there, contentVersion(there), nil
 }
 
 // read returns the content of the file.

@@ -1,6 +1,7 @@
 package keyset
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,22 +11,36 @@ import (
 	"time"
 )
 
-// Save writes the file. It waits for the lock as long as ctx allows; what it has begun to
-// write then is not interrupted. A document larger than [MaxBytes] is refused.
+// Save writes the file. It waits for the lock as long as ctx allows, and replaces nothing once
+// ctx has ended. A document larger than [MaxBytes] is refused.
+//
+// If the file system does not answer, Save returns soon after ctx has ended. Whether the
+// file was replaced is not known then, and is told by the next Load: that waits for
+// what hangs.
 func (f *File) Save(ctx context.Context, doc []byte, version string) (newVersion string, err error) {
 	if len(doc) > MaxBytes {
 		return "", fmt.Errorf("a document of %d bytes is larger than a keyset may be, which is %d", len(doc), MaxBytes)
 	}
+	doc = bytes.Clone(doc) // the caller's again, if this is left behind
+	if err := f.call(ctx, writing, func() error { return f.save(ctx, doc, version) }); err != nil {
+		return "", err
+	}
+	return contentVersion(doc), nil
+}
+
+const writing = "writing"
+
+func (f *File) save(ctx context.Context, doc []byte, version string) error {
 	path, unlock, err := f.lock(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer unlock()
 
 	temporary := beside(path, ".new")
 	f.at("remove what a writer left that died")
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", writeError(err)
+		return writeError(err)
 	}
 	present := "" // the version
 	old, info, err := f.read()
@@ -33,18 +48,20 @@ func (f *File) Save(ctx context.Context, doc []byte, version string) (newVersion
 	case err == nil:
 		present = contentVersion(old)
 	case !errors.Is(err, ErrNotExist):
-		return "", err
+		return err
 	}
 	if present != version {
-		return "", fmt.Errorf("%s: %w", f, ErrConflict)
+		return fmt.Errorf("%s: %w", f, ErrConflict)
 	}
+	return writeError(f.replace(ctx, path, info, temporary, doc))
+}
+
+// inTime returns an error if nothing is to be begun any more.
+func (f *File) inTime(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return "", fmt.Errorf("writing %s: %w", f, err)
+		return fmt.Errorf("%s %s: %w", writing, f, err)
 	}
-	if err := f.replace(path, info, temporary, doc); err != nil {
-		return "", writeError(err)
-	}
-	return contentVersion(doc), nil
+	return nil
 }
 
 // at tells a test how far a Save has got.
@@ -57,8 +74,8 @@ func (f *File) at(step string) {
 // lock locks the file at the end of the links, and returns its path.
 func (f *File) lock(ctx context.Context) (path string, unlock func(), err error) {
 	for {
-		if err := ctx.Err(); err != nil {
-			return "", nil, fmt.Errorf("writing %s: %w", f, err)
+		if err := f.inTime(ctx); err != nil {
+			return "", nil, err
 		}
 		path, err = f.end()
 		if err != nil {
@@ -119,8 +136,12 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// replace replaces the file at path, of which old tells unless it is nil.
-func (f *File) replace(path string, old fs.FileInfo, temporary string, doc []byte) (err error) {
+// replace replaces the file at path, of which old tells unless it is nil. What is there once
+// ctx has ended stays: whoever asked for it has been told, or decides anew.
+func (f *File) replace(ctx context.Context, path string, old fs.FileInfo, temporary string, doc []byte) (err error) {
+	if err := f.inTime(ctx); err != nil {
+		return err
+	}
 	f.at("create")
 	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // a keyset is not secret, and others have to read it
 	if err != nil {
@@ -149,6 +170,9 @@ func (f *File) replace(path string, old fs.FileInfo, temporary string, doc []byt
 		{"rename", func() error {
 			if !isStill(temporary, mine) {
 				return fmt.Errorf("another writer has begun beside this one: the lock %s was removed while it was held; leave it there", beside(path, ".lock"))
+			}
+			if err := f.inTime(ctx); err != nil {
+				return err
 			}
 			return os.Rename(temporary, path)
 		}},

@@ -1,0 +1,52 @@
+package keyset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/echoseal/echoseal/internal/within"
+)
+
+// A hang is what a file system does that does not answer, such as one whose server is gone:
+// it keeps whoever calls it for as long as it likes, and the end of no context ends that.
+type hang struct {
+	mu   sync.Mutex
+	left <-chan struct{} // closed when the last call that was left behind has ended; nil: none was
+}
+
+// call returns what do returns, or leaves it behind soon after ctx has ended. While one that
+// was left behind goes on no other begins: each keeps a thread, and servers read for ever.
+func (f *File) call(ctx context.Context, doing string, do func() error) error {
+	f.hang.mu.Lock()
+	left := f.hang.left
+	f.hang.mu.Unlock()
+	if left != nil {
+		select {
+		case <-left:
+		case <-ctx.Done():
+			return f.hangs(ctx, doing)
+		}
+	}
+	ended := make(chan struct{})
+	err := within.Call(ctx, func() error {
+		defer close(ended)
+		return do()
+	})
+	if !errors.Is(err, within.ErrLeft) {
+		return err
+	}
+	f.hang.mu.Lock()
+	f.hang.left = ended
+	f.hang.mu.Unlock()
+	return f.hangs(ctx, doing)
+}
+
+func (f *File) hangs(ctx context.Context, doing string) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); !errors.Is(err, cause) {
+		err = fmt.Errorf("%w (%w)", err, cause)
+	}
+	return fmt.Errorf("%s %s: the file system does not answer; look at the disk or the mount: %w", doing, f, err)
+}

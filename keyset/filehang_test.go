@@ -1,0 +1,118 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package keyset_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/echoseal/echoseal/keyset"
+)
+
+// stuck makes every call of a File that comes to a step hang until the test says otherwise, as on
+// a mount whose server is gone, and counts them.
+func stuck(f *keyset.File, step string) (calls *atomic.Int32, mend func()) {
+	calls = new(atomic.Int32)
+	mended, ended := make(chan struct{}), make(chan struct{}, 100)
+	f.AtStep(func(at string) {
+		if at != step {
+			return
+		}
+		calls.Add(1)
+		<-mended
+		ended <- struct{}{}
+	})
+	return calls, func() {
+		close(mended)
+		for range calls.Load() {
+			<-ended
+		}
+	}
+}
+
+var errAskedFor = errors.New("that was all the time")
+
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errAskedFor)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func checkHangs(t *testing.T, err error, path string) {
+	t.Helper()
+	for _, want := range []error{context.DeadlineExceeded, errAskedFor} {
+		if !errors.Is(err, want) {
+			t.Errorf("%v is not %v", err, want)
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), path+": the file system does not answer; look at the disk or the mount: ") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A file system that does not answer is left behind when time is up, once: whoever reads for
+// ever does not leave a call behind each time.
+func TestFileHangs(t *testing.T) {
+	dir, _ := folder(t)
+	path := filepath.Join(dir, "keyset.json")
+	f := newFile(t, path)
+	saves(t, f, "one")
+	calls, mend := stuck(f, "read")
+	for range 3 {
+		doc, version, err := f.Load(soon(t))
+		if doc != nil || version != "" {
+			t.Errorf("%q, version %q", doc, version)
+		}
+		checkHangs(t, err, path)
+	}
+	if _, err := f.Save(soon(t), []byte("two"), ""); err == nil {
+		t.Error("saved beside what hangs")
+	} else {
+		checkHangs(t, err, path)
+	}
+	if n := calls.Load(); n != 1 {
+		t.Errorf("%d calls were begun", n)
+	}
+	mend()
+	loads(t, f, "one")
+}
+
+// A Save that was left behind replaces nothing afterwards: whoever was told that it has failed has
+// decided anew.
+func TestFileHangsInSave(t *testing.T) {
+	for _, step := range []string{"lock", "create", "write the second half", "sync", "rename"} {
+		t.Run(step, func(t *testing.T) {
+			dir, list := folder(t)
+			path := filepath.Join(dir, "keyset.json")
+			f := newFile(t, path)
+			saves(t, f, "one")
+			version := loads(t, f, "one")
+			_, mend := stuck(f, step)
+			doc := []byte("two")
+			_, err := f.Save(soon(t), doc, version)
+			checkHangs(t, err, path)
+			copy(doc, "???")
+			mend()
+			loads(t, f, "one") // which waits for what was left behind
+			if got := list(); got != ".keyset.json.lock keyset.json" {
+				t.Errorf("in the folder are %s", got)
+			}
+		})
+	}
+	// What has its new name already is told by the next Load.
+	dir, _ := folder(t)
+	path := filepath.Join(dir, "keyset.json")
+	f := newFile(t, path)
+	saves(t, f, "one")
+	version := loads(t, f, "one")
+	_, mend := stuck(f, "sync the folder")
+	_, err := f.Save(soon(t), []byte("two"), version)
+	checkHangs(t, err, path)
+	mend()
+	loads(t, f, "two")
+}
