@@ -52,6 +52,15 @@ const (
 type doctorReport struct {
 	Verdict  string    `json:"verdict"` // healthy, warnings or unhealthy
 	Findings []finding `json:"findings"`
+	With     string    `json:"with,omitempty"` // the flags that every command in a fix needs
+}
+
+func (r *doctorReport) needs(flags string) {
+	for _, f := range r.Findings {
+		if namesCommand(f.Fix) {
+			r.With = flags
+		}
+	}
 }
 
 func (r *doctorReport) add(what, result, detail, fix string) {
@@ -93,6 +102,9 @@ func (r *doctorReport) text(p *printer) {
 		if f.Fix != "" {
 			p.linef("           fix  %s", f.Fix)
 		}
+	}
+	if r.With != "" {
+		p.linef("  with     %s", r.With)
 	}
 }
 

@@ -188,11 +188,18 @@ type fleetReport struct {
 	Verdict string   `json:"verdict"`
 	Summary string   `json:"summary"`
 	Reasons []reason `json:"reasons,omitempty"`
+	With    string   `json:"with,omitempty"` // as in an outlook
 	*fleetJSON
 }
 
+func (r *fleetReport) needs(flags string) {
+	o := outlook{Reasons: r.Reasons}
+	o.needs(flags)
+	r.With = o.With
+}
+
 func (r *fleetReport) text(p *printer) {
-	o := outlook{Verdict: r.Verdict, Summary: r.Summary, Reasons: r.Reasons}
+	o := outlook{Verdict: r.Verdict, Summary: r.Summary, Reasons: r.Reasons, With: r.With}
 	o.text(p, false)
 	if len(r.Instances) > 0 {
 		p.linef("")

@@ -86,6 +86,7 @@ func (o *opened) reachKeyset(ctx context.Context) (err error) {
 	if o.services, err = o.app.KeyServices.Open(ctx, o.app.flags.keyServices...); err != nil {
 		return fmt.Errorf("--key-service: %w", err)
 	}
+	o.app.reached = true
 	return nil
 }
 

@@ -27,6 +27,9 @@ type failure struct {
 func (a *app) finish(err error) Exit {
 	code := exitOf(err)
 	text := &printer{colour: a.colour(), verbose: a.flags.verbose}
+	if g, ok := a.report.(guide); ok {
+		g.needs(a.keysetFlagsGiven())
+	}
 	if a.flags.output == outputJSON {
 		document, marshalErr := a.document(code, err)
 		if marshalErr != nil {
@@ -45,6 +48,9 @@ func (a *app) finish(err error) Exit {
 	}
 	if err != nil && !errors.Is(err, errSilent) {
 		a.tell("keytool: %s", err)
+		if flags := a.keysetFlagsGiven(); flags != "" && a.reached && namesCommand(err.Error()) {
+			a.tell("  with  %s", flags)
+		}
 	}
 	return code
 }

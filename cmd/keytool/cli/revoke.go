@@ -81,14 +81,13 @@ func (r *revokeReport) text(p *printer) {
 
 func (a *app) revoke(cmd *cobra.Command, kids []string, flags revokeFlags) error {
 	switch {
-	case a.flags.reason == "":
-		return usagef("revoke needs --reason: the history and refused tokens are explained with it")
 	case flags.all == (len(kids) > 0):
 		return usagef("name the keys to revoke, or --all; keytool status shows them")
 	case flags.all && flags.clean != "":
 		return usagef("--all leaves no key that is clean: leave out --clean")
 	}
-	for _, kid := range slices.Concat(kids, named(flags.clean)) {
+	all := slices.Concat(kids, named(flags.clean))
+	for _, kid := range all {
 		if err := checkKID(kid); err != nil {
 			return err
 		}
@@ -102,6 +101,15 @@ func (a *app) revoke(cmd *cobra.Command, kids []string, flags revokeFlags) error
 	defer o.close()
 	if _, err := o.store(); err != nil {
 		return err
+	}
+	// Whoever has mistyped a key id is told so before anything is asked.
+	for _, kid := range all {
+		if err := o.had(kid); err != nil {
+			return err
+		}
+	}
+	if a.flags.reason == "" {
+		return usagef("revoke needs --reason: the history and refused tokens are explained with it")
 	}
 	obs := o.observe(ctx)
 	plan, err := o.planRevocation(kids, flags, &obs)
@@ -174,9 +182,6 @@ func (o *opened) planRevocation(kids []string, flags revokeFlags, obs *fleet.Obs
 	for _, kid := range uniq(kids) {
 		switch k := d.Key(kid); {
 		case k == nil:
-			if err := o.had(kid); err != nil {
-				return nil, err
-			}
 			return nil, fmt.Errorf("%s, so no server of the keyset %s accepts it", whereabouts(d, kid), d.Name)
 		case k.State == keyset.Revoked:
 			p.already = append(p.already, kid)

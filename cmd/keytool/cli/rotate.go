@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -62,7 +63,9 @@ type rotateFlags struct {
 type rotating struct {
 	*opened
 	flags   *rotateFlags
+	given   []string // further flags, for the command that goes on
 	request rotation.Request
+	looser  bool // the request's policy than the keyset's
 	report  *rotateReport
 }
 
@@ -107,6 +110,7 @@ func (a *app) rotate(cmd *cobra.Command, flags *rotateFlags) error {
 	}
 	defer o.close()
 	r := &rotating{opened: o, flags: flags, report: &rotateReport{DryRun: a.flags.dryRun, Steps: []stepJSON{}}}
+	r.given = changeFlagsGiven(cmd, "replace", "wait", "force", "yes")
 	if !flags.wait || a.flags.dryRun {
 		t, err := r.turn(ctx, cmd)
 		switch {
@@ -133,7 +137,7 @@ func (r *rotating) turn(ctx context.Context, cmd *cobra.Command) (turn, error) {
 	if _, err := r.store(); err != nil {
 		return turn{}, err
 	}
-	if err := r.had(r.flags.replace); err != nil {
+	if err := r.replaceable(); err != nil {
 		return turn{}, err
 	}
 	now, obs, err := r.look(ctx)
@@ -177,20 +181,66 @@ func (r *rotating) ask(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if policy == r.doc.Policy {
+	if r.looser = false; policy == r.doc.Policy {
 		return nil
 	}
-	if what := loosened(r.doc.Policy, policy); what != "" && !force {
+	what := loosened(r.doc.Policy, policy)
+	if r.looser = what != ""; r.looser && !force {
 		return usagef("%s is looser than the policy of the keyset: that needs --force and --reason", what)
 	}
 	r.request.Policy = &policy
 	return nil
 }
 
+// replaceable is the error of a key id that --replace cannot be about: that of no key, or
+// of the key that is to become primary.
+func (r *rotating) replaceable() error {
+	kid := r.flags.replace
+	if err := r.had(kid); err != nil {
+		return err
+	}
+	if k := r.doc.Key(kid); k != nil && k.State == keyset.Staged {
+		primary := r.doc.Primary().KID
+		return usagef("%s is staged: it is to replace %s, and nothing is sealed with it yet; to let it, keytool rotate --wait; to have another in its place, keytool abort and then keytool rotate --replace %s --wait", kid, primary, primary)
+	}
+	return nil
+}
+
+// past says of a key that is not primary any more what it is, and how the one that is would
+// be replaced; "" where --replace names the primary.
+func (r *rotating) past() string {
+	kid, primary := r.flags.replace, r.doc.Primary().KID
+	if kid == "" || kid == primary {
+		return ""
+	}
+	return fmt.Sprintf("%s, and %s is primary; to replace that: %s", whereabouts(r.doc, kid), primary, r.command(primary, rotation.Step{Goal: rotation.Stage}))
+}
+
+// command is what goes on with this run until step and all behind it is done: with its
+// flags, and with --force where the step may need it.
+func (r *rotating) command(replace string, step rotation.Step) string {
+	words := []string{"keytool rotate"}
+	if replace != "" {
+		words = append(words, "--replace", replace)
+	}
+	words = append(append(words, "--wait"), r.given...)
+	if r.app.flags.force && (r.looser || step.Goal == rotation.Stage || step.Goal == rotation.Promote) {
+		words = append(words, "--force")
+		if r.app.flags.yes {
+			words = append(words, "--yes")
+		}
+	}
+	return strings.Join(words, " ")
+}
+
 // show makes the report of a step that was not taken.
 func (r *rotating) show(j judge, step rotation.Step) {
 	steps := r.report.Steps
 	r.report.outlook = j.outlook(step)
+	r.report.Then = then(step, r.command(r.flags.replace, step))
+	if len(steps) == 0 {
+		r.report.Note = strings.Trim(r.report.Note+"; "+r.past(), "; ")
+	}
 	r.report.Keyset = r.keyset()
 	switch {
 	case step.Kind == rotation.Done && len(steps) > 0:
@@ -198,10 +248,9 @@ func (r *rotating) show(j judge, step rotation.Step) {
 	case step.Kind == rotation.Done:
 		r.report.Summary = j.nothingDue()
 		if kid := r.flags.replace; kid != "" {
-			r.report.Summary = whereabouts(r.doc, kid) + ", and nothing is unfinished; " + r.report.Summary
-		} else {
-			r.report.Then = fmt.Sprintf("to rotate now: keytool rotate --replace %s --wait", step.KID)
+			r.report.Note, r.report.Summary = "", whereabouts(r.doc, kid)+", and nothing is unfinished; "+r.report.Summary
 		}
+		r.report.Then = "to rotate now: " + r.command(step.KID, rotation.Step{Goal: rotation.Stage})
 	case step.Kind.Changes():
 		next := stepJSON{Action: step.Kind, KID: step.KID, Revision: r.doc.Revision + 1, Forced: step.Forced()}
 		if step.Kind == rotation.Stage {
@@ -241,7 +290,10 @@ func (r *rotating) take(ctx context.Context, step rotation.Step, obs *fleet.Obse
 			return turn{}, fmt.Errorf("making a key: %w", err)
 		}
 	}
-	next, stamp := r.doc.Next(), r.app.stamp()
+	next, stamp, note := r.doc.Next(), r.app.stamp(), ""
+	if len(r.report.Steps) == 0 {
+		note = r.past()
+	}
 	if err := step.Apply(next, stamp, fresh); err != nil {
 		return turn{}, err
 	}
@@ -257,10 +309,10 @@ func (r *rotating) take(ctx context.Context, step rotation.Step, obs *fleet.Obse
 	// What comes next, as far as can be told before anybody has seen the change.
 	after := judge{r.doc, obs, r.app.Now()}
 	then := rotation.Next(r.doc, *obs, after.now, r.request)
-	r.report.outlook = outlook{Verdict: verdictDone, Summary: fmt.Sprintf("%s as revision %d", did([]stepJSON{taken}), taken.Revision)}
+	r.report.outlook = outlook{Verdict: verdictDone, Summary: fmt.Sprintf("%s as revision %d", did([]stepJSON{taken}), taken.Revision), Note: note}
 	if then.Kind != rotation.Done {
 		r.report.NotBefore = formatTime(then.NotBefore)
-		r.report.Then = "keytool rotate --wait"
+		r.report.Then = r.command(r.flags.replace, then)
 		if !then.NotBefore.IsZero() {
 			r.report.Then += fmt.Sprintf("      %s not before %s, in %s", then.Goal, clock(then.NotBefore, after.now), left(then.NotBefore, after.now))
 		}

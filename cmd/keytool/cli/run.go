@@ -102,6 +102,8 @@ type app struct {
 	System
 	flags  flags
 	report report // what the command has found or done; nil if it got nowhere
+
+	reached bool // the store and the key services that the flags name are such
 }
 
 func (a *app) root() *cobra.Command {

@@ -46,6 +46,17 @@ type outlook struct {
 	NotBefore string   `json:"not_before,omitempty"`
 	Note      string   `json:"note,omitempty"`
 	Then      string   `json:"then,omitempty"`
+	With      string   `json:"with,omitempty"` // the flags that every command above needs
+}
+
+func (o *outlook) needs(flags string) {
+	texts := []string{o.Note, o.Then}
+	for _, r := range o.Reasons {
+		texts = append(texts, r.Fix)
+	}
+	if namesCommand(texts...) {
+		o.With = flags
+	}
 }
 
 // A reason is a rotation.Reason in JSON, without the members that do not apply.
@@ -93,9 +104,9 @@ func (j judge) outlook(s rotation.Step) outlook {
 			o.Verdict = verdictBlocked
 			o.Note = j.harmless(s.Goal)
 		}
-		o.Then = then(s)
+		o.Then = then(s, rotateOn)
 	default:
-		o.Verdict, o.Summary, o.Then = verdictDue, j.step(s), "keytool rotate --wait"
+		o.Verdict, o.Summary, o.Then = verdictDue, j.step(s), then(s, rotateOn)
 	}
 	return o
 }
@@ -222,15 +233,18 @@ func (j judge) harmless(goal rotation.Kind) string {
 	return "no token is being refused"
 }
 
-// then says what to type next.
-func then(s rotation.Step) string {
-	switch s.Goal {
-	case rotation.Stage:
-		return "keytool rotate --wait"
-	case rotation.Promote:
-		return "keytool rotate --wait      or give up: keytool abort"
-	case rotation.Drain, rotation.Retire:
-		return "keytool rotate --wait      or go back: keytool rollback"
+// rotateOn is what takes a rotation to its end.
+const rotateOn = "keytool rotate --wait"
+
+// then says what to type next, where rotate is the command that goes on.
+func then(s rotation.Step, rotate string) string {
+	switch {
+	case s.Kind.Changes(), s.Goal == rotation.Stage:
+		return rotate
+	case s.Goal == rotation.Promote:
+		return rotate + "      or give up: keytool abort"
+	case s.Goal == rotation.Drain, s.Goal == rotation.Retire:
+		return rotate + "      or go back: keytool rollback"
 	default:
 		return ""
 	}
@@ -326,7 +340,7 @@ func (o *outlook) text(p *printer, dryRun bool, more ...labelled) {
 	} else {
 		lines = append(lines, labelled{"note", o.Note})
 	}
-	lines = append(lines, labelled{"then", o.Then})
+	lines = append(lines, labelled{"then", o.Then}, labelled{"with", o.With})
 	p.labels(append(lines, more...)...)
 }
 
