@@ -162,21 +162,19 @@ func (r Reason) unwrap() string {
 func (r Reason) Fix() string { return printable(r.fix()) }
 
 func (r Reason) fix() string {
-	gone := ", or if " + r.Instance + " is gone for good: "
-	switch {
-	case r.Code == Silent && !r.registered():
-		return "start " + r.Instance + " again" + gone + "take its address off the list"
-	case r.registered() && (r.Stale || r.Code == Silent): // whatever it has said last
-		return r.fixCode() + gone + r.forget()
-	default:
-		return r.fixCode()
+	if r.Stale && r.registered() && r.Code != Silent { // whatever it has said last
+		return r.fixCode() + ", or if " + r.Instance + " is gone for good: " + r.forget()
 	}
+	return r.fixCode()
 }
 
 func (r Reason) fixCode() string {
 	switch r.Code {
 	case Silent:
-		return "start " + r.Instance + " again"
+		if r.registered() {
+			return fmt.Sprintf("start %s again, or if it is gone for good: %s", r.Instance, r.forget())
+		}
+		return "start " + r.Instance + " again, or if it is gone for good: take its address off the list"
 	case CannotUnwrap:
 		return r.fixUnwrap()
 	case Unreachable:

@@ -111,7 +111,7 @@ func TestRemedyForTheDead(t *testing.T) {
 			}
 			return r, r.Fix()
 		}
-		forget := ", or if mcp-b is gone for good: keytool fleet forget " + i.Report.ID + " --reason TEXT"
+		forget := " is gone for good: keytool fleet forget " + i.Report.ID + " --reason TEXT"
 		if code != rotation.Silent {
 			if r, fix := reason(); strings.Contains(fix, "gone") || strings.Contains(r.String(), "stopped") || r.Stale || !r.Until.IsZero() {
 				t.Errorf("%s, and it lives: %s\nfix %s", code, r, fix)

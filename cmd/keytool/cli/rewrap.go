@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,13 +21,17 @@ func (a *app) rewrapCommand() *cobra.Command {
 service that wraps it. The data keys stay the same, so no token is touched; to replace
 the keys themselves use keytool rotate.
 
-  --add URI    wraps them under one more key service, beside those that are there
+  --add URI    wraps them under one more key service, beside those that are there; what is
+               wrapped under it already stays as it is
   --drop URI   takes that service's wrappings out, once every live instance has proved
-               that it has opened every key with another one; until then it is blocked.
-               The name that keytool status -o json shows will do, if the service is gone
+               that it has opened every key with another one. Until then it waits, as long
+               as servers may take that have the other service, and then it is blocked; a
+               server that does not have it blocks at once. The name that keytool status
+               -o json shows will do, if the service is gone
 
 To move a keyset to another service: rewrap --add NEW; give the servers NEW as well; run
-rewrap --drop OLD until it is no longer blocked; take OLD from the servers.`,
+rewrap --drop OLD until it says DONE; take OLD from the servers. While it waits it exits 0
+and has changed nothing: a script types --exit-code, which makes that 3.`,
 		Example: `  keytool rewrap
   keytool rewrap --add awskms:///arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab
   keytool rewrap --drop localkek:///etc/echoseal/kek.key --yes`,
@@ -50,6 +55,7 @@ rewrap --drop OLD until it is no longer blocked; take OLD from the servers.`,
 	}
 	a.writeFlags(cmd)
 	a.yesFlag(cmd)
+	cmd.Flags().Lookup("exit-code").Usage = "exit 3 if --drop has to wait, or with --dry-run if the command would change something"
 	cmd.Flags().StringVar(&add, "add", "", "`URI` of a key service to wrap with as well")
 	cmd.Flags().StringVar(&drop, "drop", "", "`URI` of a key service whose wrappings are taken out")
 	cmd.Flags().BoolVar(&a.flags.force, "force", false, "drop though not every instance has proved that it can do without; needs --reason")
@@ -80,28 +86,20 @@ func wrappedEntries(d *keyset.Document) []wrappedEntry {
 	return all
 }
 
-// rewrapAll wraps each entry anew under every configured service that wraps it.
+// rewrapAll wraps each entry anew under every configured service that wraps it. Not every
+// service tells whether a wrapping is of its newest version, so that it is asked in any case.
 func (a *app) rewrapAll(ctx context.Context) error {
 	c := &change{Action: "rewrap"}
-	return a.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
-		entries := wrappedEntries(next)
-		c.Summary = fmt.Sprintf("%s %s anew under the newest version of each key service", a.did("wrap", "wrapped"), count(len(entries), "key"))
-		c.Then = "nothing: servers go on with what they have, and open the new wrappings in the background"
-		if a.flags.dryRun {
-			return nil
-		}
-		each, err := a.eachService(ctx)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = each.Close() }()
-		all := make(map[string][]keyset.WrappedKey)
-		for _, e := range entries {
-			if all[e.kid], err = rewrap(ctx, each, e); err != nil {
-				return fmt.Errorf("%s: %w; nothing was changed", e.name(), err)
-			}
-		}
-		return next.Rewrap(stamp(), all)
+	c.Then = "nothing: servers go on with what they have, and open the new wrappings in the background"
+	a.settings()
+	each, err := a.eachService(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = each.Close() }()
+	const nothing = "nothing is wrapped anew: of the keys that wrap it only replicas are configured here"
+	return a.rewrapEach(ctx, c, " anew under the newest version of each key service", nothing, func(_ *opened, e wrappedEntry) ([]keyset.WrappedKey, error) {
+		return rewrap(ctx, each, e)
 	})
 }
 
@@ -113,7 +111,7 @@ func (a *app) eachService(ctx context.Context) (keyset.Services, error) {
 		s, err := a.KeyServices.Open(ctx, uri)
 		if err != nil {
 			_ = each.Close()
-			return nil, misconfigured(err)
+			return nil, misconfigured(fmt.Errorf("--key-service: %w", err))
 		}
 		each = append(each, s...)
 	}
@@ -121,26 +119,32 @@ func (a *app) eachService(ctx context.Context) (keyset.Services, error) {
 }
 
 // rewrap wraps an entry anew, by each service under whose key it is. A wrapping of
-// another service stays as it is.
+// another service stays as it is, as does one of a key of which only a replica is
+// configured: that wraps under a name of its own. If all do, nil is returned.
 func rewrap(ctx context.Context, each keyset.Services, e wrappedEntry) ([]keyset.WrappedKey, error) {
-	all := slices.Clone(e.wrapped)
-	for i, w := range all {
-		s := slices.IndexFunc(each, func(s keyset.KeyService) bool { return s.Opens(w.Service) })
-		if s < 0 {
-			continue
+	all, changed := slices.Clone(e.wrapped), false
+	for i, w := range e.wrapped {
+		for _, s := range each {
+			if !s.Opens(w.Service) {
+				continue
+			}
+			anew, err := keyset.Services{s}.Rewrap(ctx, []keyset.WrappedKey{w}, e.context)
+			if err != nil {
+				return nil, err
+			}
+			if anew.Service == w.Service {
+				all[i], changed = anew, true
+				break
+			}
 		}
-		anew, err := keyset.Services{each[s]}.Rewrap(ctx, []keyset.WrappedKey{w}, e.context)
-		if err != nil {
-			return nil, err
-		}
-		if anew.Service == w.Service {
-			all[i] = anew
-		}
+	}
+	if !changed {
+		return nil, nil
 	}
 	return all, nil
 }
 
-// rewrapAdd wraps each entry under one more service.
+// rewrapAdd wraps each entry under one more service, if it is not yet.
 func (a *app) rewrapAdd(ctx context.Context, uri string) error {
 	added, err := a.KeyServices.Open(ctx, uri)
 	if err != nil {
@@ -148,24 +152,53 @@ func (a *app) rewrapAdd(ctx context.Context, uri string) error {
 	}
 	defer func() { _ = added.Close() }()
 	c := &change{Action: "rewrap-add"}
-	return a.apply(ctx, c, func(o *opened, next *keyset.Document, stamp func() keyset.Note) error {
-		entries := wrappedEntries(next)
-		c.Summary = fmt.Sprintf("%s %s under %s as well", a.did("wrap", "wrapped"), count(len(entries), "key"), uri)
-		c.Then = "give the servers " + uri + " as a key service, too; then: keytool rewrap --drop OLD"
-		if a.flags.dryRun {
-			return nil
+	c.Then = "give the servers " + uri + " as a key service, too; then: keytool rewrap --drop OLD"
+	return a.rewrapEach(ctx, c, " under "+uri+" as well", "every key is wrapped under "+uri+" already", func(o *opened, e wrappedEntry) ([]keyset.WrappedKey, error) {
+		w, err := append(slices.Clone(added), o.services...).Rewrap(ctx, e.wrapped, e.context)
+		if err != nil || slices.ContainsFunc(e.wrapped, func(old keyset.WrappedKey) bool { return old.Service == w.Service }) {
+			return nil, err
 		}
-		all := make(map[string][]keyset.WrappedKey)
-		for _, e := range entries {
-			w, err := append(slices.Clone(added), o.services...).Rewrap(ctx, e.wrapped, e.context)
-			if err != nil {
-				return fmt.Errorf("%s: %w; nothing was changed", e.name(), err)
-			}
-			others := slices.DeleteFunc(slices.Clone(e.wrapped), func(old keyset.WrappedKey) bool { return old.Service == w.Service })
-			all[e.kid] = append(others, w)
+		return append(slices.Clone(e.wrapped), w), nil
+	})
+}
+
+// rewrapEach changes the wrappings of each entry to what wrap gives, and leaves those alone
+// for which that is nil. How says what is done to a key, and nothing that it is not done to
+// any: then nothing is written.
+func (a *app) rewrapEach(ctx context.Context, c *change, how, nothing string, wrap func(*opened, wrappedEntry) ([]keyset.WrappedKey, error)) error {
+	o, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	if _, err := o.store(); err != nil {
+		return err
+	}
+	all := make(map[string][]keyset.WrappedKey)
+	for _, e := range wrappedEntries(o.doc) {
+		wrapped, err := wrap(o, e)
+		if err != nil {
+			return fmt.Errorf("%s: %w; nothing was changed", e.name(), err)
 		}
+		if wrapped != nil {
+			all[e.kid] = wrapped
+		}
+	}
+	if len(all) == 0 {
+		c.Verdict, c.Summary = verdictOK, nothing
+		o.unchanged(c)
+		return nil
+	}
+	c.Summary = a.did("wrap ", "wrapped ") + count(len(all), "key") + how
+	return o.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
 		return next.Rewrap(stamp(), all)
 	})
+}
+
+// unchanged makes c the report of a command that has changed nothing.
+func (o *opened) unchanged(c *change) {
+	c.DryRun, c.Name, c.Store, c.Revision = o.app.flags.dryRun, o.doc.Name, o.place(), o.doc.Revision
+	o.app.report = c
 }
 
 // rewrapDrop takes the wrappings of a service out, once every live instance has opened
@@ -188,11 +221,7 @@ func (a *app) rewrapDrop(ctx context.Context, uri string) error {
 		now := a.Now()
 		obs := o.observe(ctx)
 		if step := rotation.Dropped(without(o.doc, services[1:]), obs, now, services[0]); step.Kind != rotation.Done {
-			c.outlook = judge{o.doc, &obs, a.Now()}.outlook(step)
-			c.Then = "give the servers the other key service and run it again; keytool fleet -o json shows what each has opened"
-			c.Name, c.Store, c.Revision = o.doc.Name, o.place(), o.doc.Revision
-			a.report = c
-			return exit(blocked)
+			return o.notYet(c, judge{o.doc, &obs, a.Now()}, step)
 		}
 	}
 	return o.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
@@ -208,6 +237,24 @@ func (a *app) rewrapDrop(ctx context.Context, uri string) error {
 		c.Summary, c.Then = a.did("drop", "dropped")+" the wrappings under "+list(services), "take "+uri+" from the servers, and from --key-service"
 		return next.Rewrap(stamp(), all)
 	})
+}
+
+// notYet reports that a drop waits, or is blocked.
+func (o *opened) notYet(c *change, j judge, step rotation.Step) error {
+	c.outlook = j.outlook(step)
+	o.unchanged(c)
+	if step.Kind == rotation.Blocked {
+		c.Then = "give the servers the other key service and run it again; keytool fleet -o json shows what each has opened"
+		return exit(blocked)
+	}
+	var until time.Time // when the last of them has had its time
+	for _, r := range step.Reasons {
+		if r.Until.After(until) {
+			until = r.Until
+		}
+	}
+	c.Then = fmt.Sprintf("run it again; whoever has not opened it by %s, in %s, blocks it", clock(until, j.now), left(until, j.now))
+	return o.app.pendingIfAsked()
 }
 
 // named returns the names that the keyset has for a key service: the one that was given,
