@@ -96,8 +96,9 @@ func holders(obs *fleet.Observation, name string) (all []reason) {
 }
 
 // unheard says of whom it is not known whether they hold a keyset, and who holds another
-// one: "" if there is nothing to say.
-func unheard(obs *fleet.Observation, name string) string {
+// one: "" if there is nothing to say. First is for a keyset that is the first of its name,
+// as far as anybody says.
+func unheard(obs *fleet.Observation, name string, first bool) string {
 	var silent, wrong, others, said []string
 	for n := range obs.Instances {
 		i := &obs.Instances[n]
@@ -120,7 +121,11 @@ func unheard(obs *fleet.Observation, name string) string {
 		said = append(said, "nobody can be asked through "+f.Error())
 	}
 	if len(silent) > 0 {
-		said = append(said, "no report comes from "+list(few(silent))+", as it should be before there is a keyset")
+		what := "as it should be before there is a keyset"
+		if !first {
+			what = "and whoever runs there with the old keyset refuses a new one until it is started again"
+		}
+		said = append(said, "no report comes from "+list(few(silent))+", "+what)
 	}
 	return strings.Join(said, "; ")
 }

@@ -28,14 +28,16 @@ With --secret-file it takes over the ring of servers that run on secrets of thei
 (local.New in Go, the Python SDK's ring): the first file is the primary, the others are
 retiring, and no token in flight is refused.
 
-With --replace it begins anew in the place of a keyset that no key service can open any
-more: with new keys, and for the servers as another keyset (a new lineage). Those that
-run refuse it and go on with their old keys until they are restarted.
-
 With --fleet it asks the servers first. If one of them holds a keyset of this name, the
 store has lost it: a new one would cost every token in flight, and init exits 6. Put the
-newest backup back; if it is lost for good, add --yes --reason TEXT. Servers that wait for
-a first keyset, or that do not run yet, are in nobody's way.
+newest backup back. Servers that wait for a first keyset, or that do not run yet, are in
+nobody's way.
+
+With --replace it begins anew in the place of a keyset that is lost for good: no key
+service opens it, or servers hold it and no copy is left. That is with new keys, and for
+the servers another keyset (a new lineage): those that run refuse it, and go on with their
+old keys until they are restarted. Nothing else replaces a keyset, so init can be run
+again by a script that sets up a host.
 
 Durations are written as 90s, 10m or 720h. keytool policy changes them later.`,
 		Example: `  keytool init --store keyset.json --name billing --key-service localkek:///etc/echoseal/kek.key
@@ -73,7 +75,7 @@ Durations are written as 90s, 10m or 720h. keytool policy changes them later.`,
 	p.add(cmd, keyset.DefaultPolicy(), defaultTTL)
 	cmd.Flags().StringArrayVar(&secretFiles, "secret-file", nil, "`FILE` with the raw secret of a ring in use; repeatable, the first is the primary")
 	keepLineEndFlag(cmd, &keepLineEnd, "a secret file")
-	cmd.Flags().BoolVar(&replace, "replace", false, "begin anew in the place of a keyset that nobody can open; needs --reason")
+	cmd.Flags().BoolVar(&replace, "replace", false, "begin anew in the place of a keyset that is lost for good; needs --reason")
 	return cmd
 }
 
@@ -96,13 +98,16 @@ func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool, note
 	held := holders(&obs, a.flags.name)
 	report := &change{Action: "init", DryRun: a.flags.dryRun, Name: a.flags.name, Store: c.place(), Revision: o.After + 1}
 	report.Reasons, report.Note = held, note
-	if said := unheard(&obs, a.flags.name); said != "" {
+	if said := unheard(&obs, a.flags.name, !replace && len(held) == 0); said != "" {
 		report.Note = strings.TrimPrefix(note+"; "+said, "; ")
 	}
-	if len(held) > 0 && a.flags.reason == "" {
+	switch {
+	case len(held) > 0 && !replace:
 		report.inUse()
 		a.report = report
 		return exit(blocked)
+	case len(held) == 0 && replace && c.version == "":
+		return usagef("there is no keyset at %s to replace, and no server that answers holds one: leave out --replace", c.place())
 	}
 	if a.flags.dryRun {
 		what := "a new primary"
@@ -113,8 +118,10 @@ func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool, note
 		a.report = report
 		return a.pendingIfAsked()
 	}
-	if err := c.confirmInit(held, replace); err != nil {
-		return err
+	if replace {
+		if err := c.confirmReplace(held); err != nil {
+			return err
+		}
 	}
 	o.Name, o.Note = a.flags.name, a.stamp()
 	doc, auth, err := keyset.Init(ctx, c.services, o)
@@ -130,7 +137,7 @@ func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool, note
 	report.KID, report.Verdict, report.Reasons = doc.Primary().KID, verdictDone, nil
 	report.Summary = fmt.Sprintf("a new keyset; primary %s, ttl %s, wrapped by %s", report.KID, shortDuration(doc.TTL), doc.Primary().Wrapped[0].Service)
 	switch {
-	case replace, len(held) > 0:
+	case replace:
 		report.Then = "start every server again: those that run refuse the new lineage, and say so"
 	case len(o.Secrets) > 0:
 		report.Then = "start the servers again on the keyset, one after the other: they share every key with those that are not yet"
@@ -144,8 +151,6 @@ func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool, note
 func (o *opened) vacant(ctx context.Context, replace bool) (after int64, err error) {
 	text, version, err := o.source.Load(ctx)
 	switch {
-	case errors.Is(err, keyset.ErrNotExist) && replace:
-		return 0, usagef("there is no keyset at %s to replace: leave out --replace", o.place())
 	case errors.Is(err, keyset.ErrNotExist):
 		return 0, nil
 	case err != nil:
@@ -176,24 +181,21 @@ func (c *change) inUse() {
 		c.Reasons[i].Fix = "put the newest backup of the keyset back at " + c.Store + ", or correct --store; servers go on with what they hold, as long as its max-stale allows"
 	}
 	c.Note = strings.TrimSuffix("what they say cannot be checked without the keyset; "+c.Note, "; ")
-	c.Then = "if it is lost for good: the same command with --yes --reason TEXT, and then start every server again"
+	c.Then = "if it is lost for good: the same command with --replace --yes --reason TEXT, and then start every server again"
 }
 
-// confirmInit asks before a keyset takes the place of one that servers hold.
-func (o *opened) confirmInit(held []reason, replace bool) error {
-	if len(held) == 0 && !replace {
-		return nil
-	}
+// confirmReplace asks before a keyset takes the place of another, which servers may hold.
+func (o *opened) confirmReplace(held []reason) error {
 	for _, h := range held[:min(len(held), maxReasons)] {
 		o.app.note("expect  %s: %s; it refuses the new keyset until it is started again", h.label, h.line)
 	}
 	if others := len(held) - maxReasons; others > 0 {
 		o.app.note("expect  the same of %s", counted(others, "other server", "other servers"))
 	}
-	if replace {
-		return o.app.confirm("Replacing the keyset at " + o.place())
+	if o.version == "" {
+		return o.app.confirm("Beginning a new keyset " + o.app.flags.name + ", while servers hold one,")
 	}
-	return o.app.confirm("Beginning a new keyset " + o.app.flags.name + ", while servers hold one,")
+	return o.app.confirm("Replacing the keyset at " + o.place())
 }
 
 // keepLineEndFlag is that of the commands that read what somebody may have written with an
