@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,8 +34,9 @@ func (a *app) inspectCommand() *cobra.Command {
 		Use:   "inspect [FILE|-]",
 		Short: "Explains a token",
 		Long: `inspect tells what can be told of a token: a bare one, or one inside of captured JSON (a
-JSON-RPC request or response, a batch, server-sent events), from a file or standard
-input, 10 MB at most.
+JSON-RPC request or response, a batch, a message a line, server-sent events, with or
+without the head of an HTTP message), from a file or standard input, 10 MB at most. It
+names what other SDKs and libraries make, and what was done to a token on its way.
 
 Without more it works offline: format, key id, lengths. What else it is given decides
 what it can check:
@@ -104,6 +107,7 @@ type tokenReport struct {
 	State        *string        `json:"state,omitempty"`
 	Verdict      verdict        `json:"verdict"`
 	Reason       string         `json:"reason,omitempty"`
+	Next         string         `json:"next,omitempty"` // what to do about the reason
 }
 
 type keyReport struct {
@@ -297,24 +301,36 @@ func (i *inspection) token(found inspect.Found) (*tokenReport, error) {
 	}
 	if found.Token == "" && found.Request != nil {
 		t.Note = "the request has no token"
+		if found.NoText {
+			t.Verdict, t.Reason = invalid, string(codec.Malformed)
+			t.Note, t.Next = "the requestState of the request is no text", inspect.AsItIs
+		}
 		return t, nil
 	}
 	shape := inspect.Identify(found.Token)
-	t.Format, t.KID, t.PayloadBytes, t.Note = string(shape.Format), shape.KID, shape.PayloadBytes, shape.Note
+	t.Format, t.KID, t.PayloadBytes, t.Note, t.Next = string(shape.Format), shape.KID, shape.PayloadBytes, shape.Note, shape.Next
 	t.TokenID, t.TokenChars = binding.TokenID(found.Token), len(found.Token)
 	if i.doc != nil && shape.Format == inspect.V1 && shape.KID != "" {
 		t.Key = i.key(shape.KID)
 	}
 	if i.ring == nil {
-		switch {
-		case len(found.Token) > maxTokenChars:
-			t.Verdict, t.Reason, t.Note = invalid, string(binding.TooLarge), "it is longer than any token that a server takes"
-		case shape.Format != inspect.V1 || shape.KID == "":
-			t.Verdict, t.Reason = invalid, string(codec.Malformed)
-		}
+		i.offline(t)
 		return t, nil
 	}
 	return t, i.check(t, found)
+}
+
+// offline judges a token without a key.
+func (i *inspection) offline(t *tokenReport) {
+	switch {
+	case t.TokenChars > maxTokenChars:
+		t.Verdict, t.Reason = invalid, string(binding.TooLarge)
+		t.Note, t.Next = "it is longer than any token that a server takes", i.next(t, "codec")
+	case t.Note != "": // of a v1 token there is nothing to note
+		t.Verdict, t.Reason = invalid, string(codec.Malformed)
+	case t.Key != nil && !t.Key.unseals():
+		t.Next = i.nextUnknown(t)
+	}
 }
 
 func digest(r *binding.Request) (string, error) {
@@ -376,7 +392,8 @@ func (i *inspection) check(t *tokenReport, found inspect.Found) error {
 		if c.Outcome != binding.Skipped {
 			ok := c.Outcome == binding.Passed
 			r.OK = &ok
-			if !ok && t.Verdict == valid {
+			first := !ok && t.Verdict == valid
+			if first {
 				t.Verdict, t.Reason = invalid, c.Name
 				if c.Name == "codec" || c.Name == "claims" {
 					t.Reason = string(e.Reason)
@@ -384,6 +401,9 @@ func (i *inspection) check(t *tokenReport, found inspect.Found) error {
 			}
 			if !ok {
 				r.Next = i.next(t, c.Name)
+			}
+			if first {
+				t.Next = r.Next
 			}
 		}
 		t.Checks = append(t.Checks, r)
@@ -421,7 +441,7 @@ func (i *inspection) next(t *tokenReport, check string) string {
 		case string(binding.TooLarge):
 			return "no server makes tokens of this size; the handler's state would have to be smaller"
 		}
-		return "look at how the client stores and sends requestState: it must come back as it is"
+		return cmp.Or(t.Next, inspect.AsItIs) // by its shape
 	case "claims":
 		return "the key made something else than a token of version 1: a newer server, or another use of the same secret"
 	case "future":
@@ -481,36 +501,51 @@ func readPrincipal(file string, keepLineEnd bool) (*binding.Principal, error) {
 }
 
 func (r *tokensReport) text(p *printer) {
-	for n, t := range r.Tokens {
-		if n > 0 {
-			p.linef("")
-		}
-		t.text(p)
+	n := make(map[verdict]int)
+	for _, t := range r.Tokens {
+		n[t.Verdict]++
 	}
+	var counts []string
+	for _, v := range []verdict{invalid, unverified, valid} {
+		if n[v] > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n[v], v))
+		}
+	}
+	why := fmt.Sprintf("of %s: %s", count(len(r.Tokens), "token"), list(counts))
 	if r.More > 0 {
-		p.linef("\nand %d more tokens, which were not looked at", r.More)
+		why += fmt.Sprintf("; %d more were not looked at", r.More)
+	}
+	p.verdict(r.Verdict, why)
+	for _, t := range r.Tokens {
+		p.linef("")
+		t.text(p)
 	}
 }
 
-func (t *tokenReport) text(p *printer) {
-	switch t.Verdict {
-	case valid:
-		p.linef("%s  every check that could be made passed", p.paint(green, "VALID"))
-	case invalid:
-		p.linef("%s  %s", p.paint(red, "INVALID"), t.why())
-	default:
-		why := "no keys were given to open it with: --unseal, or --secret-file"
-		if t.TokenID == "" {
-			why = t.Note
+func (p *printer) verdict(v verdict, why string) {
+	colour := map[verdict]string{valid: green, invalid: red, unverified: yellow}[v]
+	p.linef("%s  %s", p.paint(colour, strings.ToUpper(string(v))), why)
+}
+
+// longest is how much of what somebody else has written stands in a line, in characters.
+const longest = 300
+
+// shortened cuts a text for people, who have the whole one in what they captured.
+func shortened(text string) string {
+	n := 0
+	for i := range text {
+		if n++; n > longest {
+			return fmt.Sprintf("%s… (%d bytes)", text[:i], len(text))
 		}
-		p.linef("%s  %s", p.paint(yellow, "UNVERIFIED"), why)
 	}
-	var lines []labelled
+	return text
+}
+
+func (t *tokenReport) text(p *printer) {
+	p.verdict(t.Verdict, shortened(t.why()))
+	lines := []labelled{{"next", t.Next}}
 	if t.Format != "" {
-		lines = append(lines, labelled{"token", fmt.Sprintf("%s   id %s   key %s   %d characters, %d bytes inside", t.Format, t.TokenID, orDash(t.KID), t.TokenChars, t.PayloadBytes)})
-	}
-	if t.TokenID != "" {
-		lines = append(lines, labelled{"note", t.Note})
+		lines = append(lines, labelled{"token", t.shape()})
 	}
 	if k := t.Key; k != nil {
 		lines = append(lines, labelled{"key", k.line()})
@@ -518,11 +553,11 @@ func (t *tokenReport) text(p *printer) {
 	if c := t.Claims; c != nil {
 		bound := map[bool]string{true: "bound", false: "none"}[c.PrincipalBound]
 		lines = append(lines,
-			labelled{"claims", fmt.Sprintf("%s %s   arguments %s   audience %s   principal %s", c.M, strconv.Quote(c.T), c.A, orDash(c.Audience), bound)},
+			labelled{"claims", fmt.Sprintf("%s %s   arguments %s   audience %s   principal %s", c.M, shortened(strconv.Quote(c.T)), c.A, shortened(orDash(c.Audience)), bound)},
 			labelled{"", fmt.Sprintf("sealed %s   expires %s   state of %d bytes", orDash(c.IssuedAt), orDash(c.Expires), *t.StateBytes)})
 	}
 	if r := t.Request; r != nil {
-		lines = append(lines, labelled{"request", fmt.Sprintf("%s %s   arguments %s", r.Method, strconv.Quote(r.Target), orDash(r.A))})
+		lines = append(lines, labelled{"request", fmt.Sprintf("%s %s   arguments %s", r.Method, shortened(strconv.Quote(r.Target)), orDash(r.A))})
 	}
 	if t.State != nil {
 		lines = append(lines, labelled{"state", strconv.QuoteToASCII(*t.State)})
@@ -531,14 +566,46 @@ func (t *tokenReport) text(p *printer) {
 	t.table(p)
 }
 
-// why says in a line why the token is invalid: the code that a server logs, and the detail.
+// shape says what can be seen of the token.
+func (t *tokenReport) shape() string {
+	format := t.Format
+	if t.Format == string(inspect.Unknown) {
+		format = "of no known format"
+	}
+	line := format + "   id " + t.TokenID
+	if t.KID != "" {
+		line += "   key " + t.KID
+	}
+	line += "   " + count(t.TokenChars, "character")
+	if t.PayloadBytes > 0 || t.KID != "" {
+		line += fmt.Sprintf(", %d bytes inside", t.PayloadBytes)
+	}
+	return line
+}
+
+// why says in a line why the verdict is what it is; where a token is invalid, with the code
+// that a server logs.
 func (t *tokenReport) why() string {
+	switch {
+	case t.Verdict == valid:
+		return "every check that could be made passed"
+	case t.Verdict == unverified && t.TokenID != "":
+		return "no keys were given to open it with: --unseal, or --secret-file"
+	case t.Verdict == unverified:
+		return t.Note
+	}
+	why := t.Note
 	for _, c := range t.Checks {
-		if c.OK != nil && !*c.OK {
-			return t.Reason + ": " + c.Detail
+		if why == "" && c.OK != nil && !*c.OK {
+			why = c.Detail
 		}
 	}
-	return t.Reason
+	return t.Reason + ": " + why
+}
+
+// unseals reports whether a server that has the keyset opens tokens under the key.
+func (k *keyReport) unseals() bool {
+	return k.State == string(keyset.Staged) || k.State == string(keyset.Primary) || k.State == string(keyset.Retiring)
 }
 
 func (k *keyReport) line() string {
@@ -561,8 +628,8 @@ func (t *tokenReport) table(p *printer) {
 			if c.OK != nil {
 				mark = map[bool]string{true: "ok", false: "FAILED"}[*c.OK]
 			}
-			rows = append(rows, []string{c.Name, mark, c.Detail})
-			if c.Next != "" {
+			rows = append(rows, []string{c.Name, mark, shortened(c.Detail)})
+			if c.Next != "" && c.Next != t.Next { // which stands below the verdict
 				rows = append(rows, []string{"", "next", c.Next})
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -181,9 +182,33 @@ func run(t *testing.T, s cli.System, args ...string) (code int, report inspected
 	return code, report, stderr.String()
 }
 
+// random returns bytes that are the same in every run.
+func random(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // never fails
+	return string(b)
+}
+
+// A text for people is short, whatever somebody has put into a request.
+func TestInspectIsShort(t *testing.T) {
+	long := strings.Repeat("\u202eA\x1b", 100_000)
+	name, err := json.Marshal(long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	s := cli.System{
+		Stdin:  strings.NewReader(`{"method":"tools/call","params":{"name":` + string(name) + `,"requestState":"plain"}}`),
+		Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" },
+	}
+	if code := cli.Run(t.Context(), s, "inspect", "-v", "--audience", long); code != 4 || stdout.Len()+stderr.Len() > 2000 || strings.ContainsAny(stdout.String(), "\x1b\u202e") {
+		t.Errorf("exit %d, %d bytes: %.2000q%.200s", code, stdout.Len(), &stdout, &stderr)
+	}
+}
+
 // Hostile input costs bounded time and memory, and an answer.
 func TestInspectHostileInput(t *testing.T) {
-	const megabytes10 = 10 << 20
+	const megabyte, megabytes10 = 1 << 20, 10 << 20
 	token := "v1." + strings.Repeat("A", 100)
 	many := `[` + strings.Repeat(`{"requestState":"`+token+`"},`, 1000) + `null]`
 	nested := strings.Repeat(`{"method":"tools/call","params":{"name":"x","requestState":"`+token+`","arguments":`, 250) + `{}` + strings.Repeat(`}}`, 250)
@@ -204,6 +229,14 @@ func TestInspectHostileInput(t *testing.T) {
 		{"zeros", strings.Repeat("\x00", 1<<20), 4},
 		{"not UTF-8", "{\"requestState\":\"\xff\xfe\"}", 4},
 		{"a number of a million digits", `{"method":"tools/call","params":{"name":"x","arguments":{"n":` + strings.Repeat("9", 1<<20) + `}}}`, 0},
+		{"random bytes", random(megabytes10), 1},
+		{"random bytes as a token", `{"requestState":"` + hex.EncodeToString([]byte(random(16<<10))) + `"}`, 4},
+		{"dots", strings.Repeat(".", megabyte), 4},
+		{"blank lines", "HTTP/1.1 200 OK" + strings.Repeat("\n", megabyte-100) + "x", 4},
+		{"a line a value", strings.Repeat("[]\n", megabyte/3), 1},
+		{"empty events", "data: []\n" + strings.Repeat("data:\n", megabyte/6-10), 1},
+		{"words that are nearly tokens", strings.Repeat("v1."+strings.Repeat("A", 15)+" ", megabyte/19), 1},
+		{"long plain states", "[" + strings.Repeat(`{"requestState":"`+strings.Repeat("a--", 21000)+`"},`, 150) + "1]", 4},
 		{"events", strings.Repeat("data: {\"requestState\":\""+token+"\"}\n\n", 1000), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
