@@ -21,8 +21,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Tries everything that a rotation needs, and says what to fix",
 		Long: `doctor reads the store, wraps and unwraps a test key with every key service, opens every
 key of the keyset, asks every instance, compares clocks, ages and budgets. It changes
-nothing. It exits 4 if there is something to fix at once; a warning is none. If the keyset
-cannot be read, it tells what the instances say, which nothing can check then.`,
+nothing. It exits 4 if something has to be fixed now, and 0 if there are only warnings. If
+the keyset cannot be read, it tells what the instances say, which nothing can check then.`,
 		Example: "  keytool doctor\n  keytool doctor -o json --timeout 2m",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -31,11 +31,11 @@ const defaultTimeout = 30 * time.Second
 
 func (a *app) commonFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVarP(&a.flags.output, "output", "o", a.flags.output, "`FORMAT` of the result: text, or json: one document on standard output, on failure too")
+	f.StringVarP(&a.flags.output, "output", "o", a.flags.output, "`FORMAT` of the result: text, or json, which is one document on standard output, on failure too")
 	f.Lookup("output").DefValue = outputText
 	f.BoolVarP(&a.flags.quiet, "quiet", "q", false, "print nothing but the result and errors")
 	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "tell more on standard error; a secret is never shown")
-	f.DurationVar(&a.flags.timeout, "timeout", defaultTimeout, "how long the command may take; unless it is given --wait has no limit")
+	f.DurationVar(&a.flags.timeout, "timeout", defaultTimeout, "how long the command may take; with --wait there is no limit unless this is given")
 }
 
 // checkFlags runs once the command line is read.
@@ -65,7 +65,7 @@ func isControl(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unico
 func (a *app) keysetFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&a.flags.store, "store", "", "where the keyset is: a path or a `URI` (default $ECHOSEAL_STORE)")
-	f.StringVar(&a.flags.name, "name", "", "the `NAME` of the keyset (default $ECHOSEAL_NAME)")
+	f.StringVar(&a.flags.name, "name", "", "what the keyset is called: its `NAME` (default $ECHOSEAL_NAME)")
 	f.StringArrayVar(&a.flags.keyServices, "key-service", nil, "`URI` of a key service; repeatable, the first one wraps (default $ECHOSEAL_KEY_SERVICES)")
 	f.StringArrayVar(&a.flags.fleet, "fleet", nil, "`URI` where servers report; repeatable (default $ECHOSEAL_FLEET)")
 }
@@ -89,8 +89,8 @@ func (a *app) writeFlags(cmd *cobra.Command) {
 	a.keysetFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&a.flags.dryRun, "dry-run", false, "show what would be done, and change nothing")
-	f.StringVar(&a.flags.reason, "reason", "", "the reason, a `TEXT` for the keyset's history")
-	f.StringVar(&a.flags.actor, "actor", "", "name of `WHO` does it, for the keyset's history (default user@host of this process)")
+	f.StringVar(&a.flags.reason, "reason", "", "why, as a `TEXT` for the keyset's history")
+	f.StringVar(&a.flags.actor, "actor", "", "name `WHO` in the keyset's history as the author of the change (default user@host of this process)")
 	a.exitCodeFlag(cmd, "with --dry-run: exit 3 if the command would change something, 0 if not")
 }
 

@@ -47,8 +47,9 @@ func (a *app) forgetCommand() *cobra.Command {
 		Short: "Takes an instance that died out of the registry, so that nothing waits for it",
 		Long: `forget takes the report of an instance out of the registry, before it lapses by itself.
 Make sure that the process is gone: if it still runs, tokens of it may be refused after
-the next promotion. An instance that is listed by its address is not forgotten: take
-the address off the list. keytool fleet -o json shows the ids.`,
+the next promotion. An instance that is listed by its address cannot be forgotten: take
+the address off the list. keytool fleet -o json shows the ids, and so does keytool status
+of one that is in the way.`,
 		Example: "  keytool fleet forget 5b1d7c0e9f2a4d36a1c48e07d2b95f13 --reason \"host is gone\"",
 		Args:    usageArgs(cobra.ExactArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.forget(cmd, args[0]) },

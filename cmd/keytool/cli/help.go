@@ -22,6 +22,20 @@ func newHelp(cmd *cobra.Command) *helpReport {
 	return &helpReport{Command: cmd.CommandPath(), Help: strings.TrimSpace(text) + "\n\n" + strings.TrimSpace(cmd.UsageString())}
 }
 
+// helpColumns is how wide help is at most.
+const helpColumns = 100
+
+// groupMark marks a command that does nothing by itself, so that its usage does not say that
+// it could be run.
+const groupMark = "group"
+
+// usageTemplate is the library's, but that flags are told in lines that fit, and no command
+// is said to run that only has others below it.
+func usageTemplate(of string) string {
+	of = strings.ReplaceAll(of, ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpColumns))
+	return strings.Replace(of, "{{if .Runnable}}", fmt.Sprintf("{{if and .Runnable (not (index .Annotations %q))}}", groupMark), 1)
+}
+
 func (r *helpReport) text(p *printer) { p.WriteString(r.Help + "\n") }
 
 func (a *app) helpCommand() *cobra.Command {
@@ -55,9 +69,10 @@ func (a *app) completionCommand() *cobra.Command {
 		Short: "Prints a script that completes commands, flags and key ids",
 		Long: `completion prints a script for bash, zsh, fish or powershell.
 
-  bash   source <(keytool completion bash)
-  zsh    keytool completion zsh > "${fpath[1]}/_keytool"
-  fish   keytool completion fish > ~/.config/fish/completions/keytool.fish`,
+  bash         source <(keytool completion bash)
+  zsh          keytool completion zsh > "${fpath[1]}/_keytool"
+  fish         keytool completion fish > ~/.config/fish/completions/keytool.fish
+  powershell   keytool completion powershell | Out-String | Invoke-Expression`,
 		Args:      usageArgs(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {

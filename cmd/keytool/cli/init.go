@@ -201,7 +201,7 @@ func (o *opened) confirmReplace(held []reason) error {
 // keepLineEndFlag is that of the commands that read what somebody may have written with an
 // editor.
 func keepLineEndFlag(cmd *cobra.Command, keep *bool, of string) {
-	cmd.Flags().BoolVar(keep, "keep-line-end", false, "a line end at the end of "+of+" belongs to it; without this such a file is refused")
+	cmd.Flags().BoolVar(keep, "keep-line-end", false, "take the line end at the end of "+of+" as a part of it; without this such a file is refused")
 }
 
 // readSecrets reads secret files byte for byte.

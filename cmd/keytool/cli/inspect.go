@@ -70,7 +70,7 @@ It exits 4 if the token is invalid. State is shown with --show-state only.`,
 	fl.BoolVar(&f.unseal, "unseal", false, "open the token with the keys of the keyset")
 	fl.StringArrayVar(&f.secretFiles, "secret-file", nil, "`FILE` with a raw secret, byte for byte; repeatable, in the order of the server")
 	keepLineEndFlag(cmd, &f.keepLineEnd, "a secret or principal file")
-	fl.StringVar(&f.audience, "audience", "", "the audience that the service binds its tokens to, by `NAME`")
+	fl.StringVar(&f.audience, "audience", "", "the audience that the service binds its tokens to: its `NAME`")
 	fl.StringVar(&f.principalFile, "principal-file", "", "`FILE` with the principal, or with {\"client_id\":…,\"iss\":…,\"sub\":…} for OAuth")
 	fl.StringVar(&f.at, "at", "", "check as of `TIME`, such as 2026-12-02T03:10:00Z (default now)")
 	fl.BoolVar(&f.showState, "show-state", false, "show the state in the token")

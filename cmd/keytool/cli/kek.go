@@ -32,6 +32,8 @@ func (a *app) kekCommand() *cobra.Command {
 		Short: "Makes a local key-encryption key",
 		Args:  usageArgs(cobra.NoArgs),
 		RunE:  func(*cobra.Command, []string) error { return usagef("say: keytool kek new FILE") },
+
+		Annotations: map[string]string{groupMark: "it needs a command"},
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "new FILE",

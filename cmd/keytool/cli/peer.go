@@ -51,8 +51,8 @@ Whoever has the file has the keys: hand it over in a safe way, and delete it.`,
 	}
 	a.writeFlags(cmd)
 	cmd.Flags().StringVar(&e.peer, "peer", "", "the `NAME` of the peer")
-	cmd.Flags().DurationVar(&e.ttl, "ttl", 0, "how long the peer's tokens live, as 10m: the ttl of its RequestStateSecurity")
-	cmd.Flags().StringVar(&e.path, "out", "", "the `FILE` to write; it must not be there")
+	cmd.Flags().DurationVar(&e.ttl, "ttl", 0, "how long the peer's tokens live, such as 10m: the ttl of its RequestStateSecurity")
+	cmd.Flags().StringVar(&e.path, "out", "", "the `FILE` to write; it must not be there yet")
 	return cmd
 }
 
@@ -156,8 +156,8 @@ func (a *app) confirmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm --peer NAME",
 		Short: "Notes that a peer runs with what was exported to it last",
-		Long: `confirm notes that the peer runs with the keys of its last export. Look before: a peer that
-runs with an older export refuses tokens after the next promotion.`,
+		Long: `confirm notes that the peer runs with the keys of its last export. Make sure of it first: a
+peer that runs with an older export refuses tokens after the next promotion.`,
 		Example: "  keytool confirm --peer python-a",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -187,6 +187,8 @@ func (a *app) peerCommand() *cobra.Command {
 		Short: "Forgets a peer that runs no more",
 		RunE:  a.needsCommand,
 		Args:  usageArgs(cobra.NoArgs),
+
+		Annotations: map[string]string{groupMark: "it needs a command"},
 	}
 	forget := &cobra.Command{
 		Use:   "forget NAME --reason TEXT",

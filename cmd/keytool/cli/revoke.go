@@ -54,7 +54,7 @@ the key, or begin a new lineage with keytool init --replace.`,
 	f := cmd.Flags()
 	f.BoolVar(&r.all, "all", false, "revoke every key, and go on with a new one")
 	f.BoolVar(&r.noWait, "no-wait", false, "do not wait until every instance has obeyed: keytool status tells")
-	f.StringVar(&r.clean, "clean", "", "a retiring key, by `KID`, that did not leak: it becomes primary if no staged key can")
+	f.StringVar(&r.clean, "clean", "", "the retiring key `KID` did not leak: it becomes primary if no staged key can")
 	return cmd
 }
 

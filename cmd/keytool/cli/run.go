@@ -148,6 +148,7 @@ no; 5 another writer was first; 6 blocked, the culprit is printed; 130 interrupt
 		SilenceUsage:      true,
 		Args:              usageArgs(cobra.NoArgs),
 		RunE:              a.needsCommand,
+		Annotations:       map[string]string{groupMark: "it needs a command"},
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.SetIn(a.Stdin)
@@ -156,6 +157,7 @@ no; 5 another writer was first; 6 blocked, the culprit is printed; 130 interrupt
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { a.report = newHelp(cmd) })
 	root.SetHelpCommand(a.helpCommand())
+	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	a.commonFlags(root)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.checkFlags() }
 	root.AddCommand(
