@@ -193,9 +193,9 @@ func (h *hearsay) text(p *printer) {
 
 // few leaves out most of what would fill the screen.
 func few(all []string) []string {
-	const most = 3
-	if len(all) <= most+1 {
-		return all
+	shown, more := sparingly(all, 3)
+	if more > 0 {
+		shown = append(shown, fmt.Sprintf("%d others", more))
 	}
-	return append(all[:most:most], fmt.Sprintf("%d others", len(all)-most))
+	return shown
 }

@@ -402,41 +402,6 @@ func (r *rotating) waiting(j judge, step rotation.Step) turn {
 	return t
 }
 
-// maxCulprits is how many culprits a turn names; faults come first. keytool status has all.
-const maxCulprits = 3
-
-// tell adds to a headline what is waited for, and below it a line for each culprit.
-func (t *turn) tell(j judge, step rotation.Step) {
-	if step.Kind == rotation.Blocked {
-		t.code = blocked
-		t.line += "; BLOCKED"
-	}
-	named, more := 0, 0
-	for _, r := range step.Reasons {
-		t.hopeless = t.hopeless || r.Code == rotation.NoSource
-		if r.Code == rotation.Settling || r.Code == rotation.Expiring || r.Code == rotation.LiveTokens && r.Until.Before(step.NotBefore) {
-			continue // the time at the end says it
-		}
-		if named++; named > maxCulprits {
-			more++
-			continue
-		}
-		out := j.reason(r, step.Kind)
-		culprit := "  " + out.change
-		if out.Fix != "" {
-			culprit += "\n    fix  " + out.Fix
-		}
-		t.culprits = append(t.culprits, culprit)
-	}
-	if more > 0 {
-		t.culprits = append(t.culprits, fmt.Sprintf("  and %d more, see keytool status", more))
-	}
-	if !step.NotBefore.IsZero() {
-		t.line += "; not before " + clock(step.NotBefore, j.now)
-	}
-	t.about = t.line
-}
-
 func (r *rotating) lastStep() rotation.Kind {
 	if n := len(r.report.Steps); n > 0 {
 		return r.report.Steps[n-1].Action

@@ -324,11 +324,12 @@ func (r *statusReport) keys(p *printer) {
 		rows = append(rows, []string{k.KID, k.State, k.age, k.lastSeal, shortCount(k.Seals), shareOfBudget(k.Seals), strings.Join(by, ", ")})
 	}
 	slices.SortFunc(revoked, func(a, b keyJSON) int { return strings.Compare(b.Revoked, a.Revoked) })
-	for _, k := range revoked[:min(len(revoked), maxRevoked)] {
+	shown, more := sparingly(revoked, maxRevoked)
+	for _, k := range shown {
 		rows = append(rows, []string{k.KID, k.State, k.age, "–", "–", "–", "revoked " + k.Revoked})
 	}
 	p.table([]string{"KID", "STATE", "AGE", "LAST SEAL", ">SEALS", ">OF 2^32", "WRAPPED BY"}, rows...)
-	if more := len(revoked) - maxRevoked; more > 0 {
+	if more > 0 {
 		p.linef("and %s more; -o json has them", count(more, "revoked key"))
 	}
 }

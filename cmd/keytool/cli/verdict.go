@@ -175,7 +175,7 @@ func (j judge) waiting(s rotation.Step) string {
 	if n := len(instances); n > 0 {
 		whom = slices.Insert(whom, 0, fmt.Sprintf("%d of %s", n, count(j.live(), "instance")))
 	}
-	whom = append(whom, uniq(peers)...)
+	whom = append(whom, few(uniq(peers))...)
 	when := ""
 	if !s.NotBefore.IsZero() {
 		when = fmt.Sprintf("not before %s, in %s", clock(s.NotBefore, j.now), left(s.NotBefore, j.now))
@@ -325,14 +325,14 @@ func (o *outlook) text(p *printer, dryRun bool, more ...labelled) {
 	p.linef("%s  %s", verdictText(p, o.Verdict, dryRun), o.Summary)
 	var lines []labelled
 	all := together(o.Reasons)
-	shown := all[:min(len(all), maxReasons)]
+	shown, others := sparingly(all, maxReasons)
 	for i, r := range shown {
 		lines = append(lines, labelled{r.label, r.line})
 		if i+1 == len(shown) || shown[i+1].Fix != r.Fix {
 			lines = append(lines, labelled{"fix", r.Fix})
 		}
 	}
-	if others := len(all) - len(shown); others > 0 {
+	if others > 0 {
 		lines = append(lines, labelled{"more", fmt.Sprintf("%d others; -o json has them all", others)})
 	}
 	if last := len(lines) - 1; o.Note != "" && last >= 0 && lines[last].label == "fix" && lines[last].text != "" {

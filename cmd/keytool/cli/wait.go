@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echoseal/echoseal/keyset"
+	"github.com/echoseal/echoseal/rotation"
 )
 
 // A turn is one look at the keyset and the fleet, and what came of it.
@@ -80,6 +81,51 @@ func (a *app) take(ctx context.Context, deadline time.Time, take func(ctx contex
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %s", shortDuration(within)))
 	defer cancel()
 	return take(ctx)
+}
+
+// maxCulprits is how many culprits a turn names, and one more rather than to say that one is
+// left out; faults come first. keytool status has all.
+const maxCulprits = 3
+
+// tell adds to a headline what is waited for, and below it a line for each culprit.
+func (t *turn) tell(j judge, step rotation.Step) {
+	if step.Kind == rotation.Blocked {
+		t.code = blocked
+		t.line += "; BLOCKED"
+	}
+	var culprits []rotation.Reason
+	for _, r := range step.Reasons {
+		t.hopeless = t.hopeless || r.Code == rotation.NoSource
+		if r.Code == rotation.Settling || r.Code == rotation.Expiring || r.Code == rotation.LiveTokens && r.Until.Before(step.NotBefore) {
+			continue // the time at the end says it
+		}
+		culprits = append(culprits, r)
+	}
+	named, more := sparingly(culprits, maxCulprits)
+	for _, r := range named {
+		out := j.reason(r, step.Kind)
+		culprit := "  " + out.change
+		if out.Fix != "" {
+			culprit += "\n    fix  " + out.Fix
+		}
+		t.culprits = append(t.culprits, culprit)
+	}
+	if more > 0 {
+		t.culprits = append(t.culprits, fmt.Sprintf("  and %d more, see keytool status", more))
+	}
+	if !step.NotBefore.IsZero() {
+		t.line += "; not before " + clock(step.NotBefore, j.now)
+	}
+	t.about = t.line
+}
+
+// sparingly returns the first ones, and how many it leaves out: none, or at least two, since
+// what says that one is left out takes the room of that one.
+func sparingly[T any](all []T, most int) (shown []T, more int) {
+	if len(all) <= most+1 {
+		return all, 0
+	}
+	return all[:most:most], len(all) - most
 }
 
 const (
