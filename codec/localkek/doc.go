@@ -41,5 +41,6 @@
 //     it does not have; from them it is [keyset.ErrConfig], which names both IDs.
 //   - context_mismatch: another keyset's name, an entry that was moved, or a damaged
 //     ciphertext; AES-GCM does not tell which.
-//   - corrupt: what cannot be a ciphertext, by its length alone.
+//   - corrupt: what cannot be a ciphertext, by its length alone; a file that holds no key,
+//     or an empty passphrase, which is [keyset.ErrConfig], too.
 package localkek

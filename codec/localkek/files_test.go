@@ -84,6 +84,9 @@ func TestContents(t *testing.T) {
 				t.Fatalf("%v, %v", s, err)
 			}
 			text := err.Error()
+			if setting := strings.Contains(c.name, "line end") && len(c.key) == 33 || c.says == "xxd -r -p" || c.says == "base64 -d"; setting && errors.Is(err, keyset.Corrupt) {
+				t.Errorf("%s: it holds a key, in another form", text)
+			}
 			if !strings.Contains(text, c.says) || !strings.Contains(text, path) && !strings.Contains(text, passphrase) {
 				t.Errorf("%s: does not say %q, or which file", text, c.says)
 			}
@@ -101,6 +104,9 @@ func TestContents(t *testing.T) {
 		} {
 			path := file(t, content)
 			_, err := localkek.Open(t.Context(), uri(path, "passphrase-file="+file(t, []byte(ok))))
+			if !errors.Is(err, keyset.Corrupt) {
+				t.Errorf("%s is not told from a setting that is wrong: %v", name, err)
+			}
 			back, anew, found := strings.Cut(fmt.Sprint(err), "if no copy is left, ")
 			if !found || !strings.Contains(back, "put its copy back, ") || strings.Contains(back, "urandom") || !strings.Contains(back+anew, "move it away") ||
 				!strings.Contains(anew, "head -c 32 /dev/urandom > "+path) || !strings.Contains(anew, "keytool init --replace") {

@@ -91,7 +91,7 @@ func (l *location) read(path string, limit int64, remedy string) ([]byte, error)
 	}
 	content, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(content)) > limit {
-		err = configError("%s is longer than %d bytes: it is another file: move it away, and %s", path, limit, remedy)
+		err = configError("%w: %s is longer than %d bytes: it is another file: move it away, and %s", keyset.Corrupt, path, limit, remedy)
 		clear(content)
 		return nil, err
 	}

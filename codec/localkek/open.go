@@ -85,7 +85,8 @@ func (l *location) recover(anew string) string {
 
 // damaged returns the error for a key file whose content is none.
 func (l *location) damaged(format string, args ...any) error {
-	return configError(format+": %s", append(args, l.recover("move it away and make a new one"))...)
+	args = append(args, l.recover("move it away and make a new one"))
+	return configError("%w: "+format+": %s", append([]any{keyset.Corrupt}, args...)...)
 }
 
 func parseURI(uri string) (*location, error) {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 
 	"golang.org/x/crypto/argon2"
+
+	"github.com/echoseal/echoseal/keyset"
 )
 
 // Parameters of Argon2id. Those of a new file are the second choice of RFC 9106, section
@@ -73,7 +75,7 @@ func (l *location) derive(content []byte) ([]byte, error) {
 	passphrase := bytes.TrimSuffix(content, []byte{'\n'})
 	switch {
 	case len(passphrase) == 0:
-		return nil, configError("the passphrase in %s is empty", l.passphraseFile)
+		return nil, configError("%w: the passphrase in %s is empty", keyset.Corrupt, l.passphraseFile)
 	case bytes.HasSuffix(passphrase, []byte{'\r'}):
 		// Written on Windows: it would be part of the passphrase there, and not elsewhere.
 		return nil, configError("the passphrase in %s ends with a carriage return: save the file with a line feed at the end, or none", l.passphraseFile)

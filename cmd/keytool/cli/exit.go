@@ -58,8 +58,13 @@ func exitOf(err error) Exit {
 	}
 }
 
-// misconfigured makes an error about a setting a usage error.
+// misconfigured makes an error about a setting a usage error, unless its code is known
+// already. A key file that is damaged is named as it should be, and has failed.
 func misconfigured(err error) error {
+	var decided *exitError
+	if errors.As(err, &decided) || errors.Is(err, keyset.Corrupt) {
+		return err
+	}
 	if errors.Is(err, keyset.ErrConfig) || errors.Is(err, fleet.ErrConfig) || errors.Is(err, codec.ErrConfig) {
 		return &exitError{code: usage, err: err}
 	}

@@ -29,14 +29,15 @@ func (a *app) openOrHear(ctx context.Context) (*opened, error) {
 	}
 	reading, cancel := a.sparing(ctx)
 	defer cancel()
-	err := o.reachKeyset(reading)
+	err := misconfigured(o.reachKeyset(reading))
 	if err == nil {
 		err = o.load(reading)
 	}
 	if err == nil {
 		return o, nil
 	}
-	if err = misconfigured(err); exitOf(err) != usage && len(o.sources) > 0 && ctx.Err() == nil {
+	// Not if it was mistyped. That no configured service opens it can have come about otherwise.
+	if exitOf(err) != usage && len(o.sources) > 0 && ctx.Err() == nil {
 		err = inTime(reading, err)
 		obs := o.hear(ctx)
 		a.report = newHearsay(&obs)

@@ -146,7 +146,7 @@ func (o *opened) load(ctx context.Context) error {
 		return absent(o.place())
 	}
 	if err != nil {
-		return err
+		return &exitError{code: failed, err: err} // be it that what is there is not accepted: it was not typed
 	}
 	doc, err := keyset.Parse(text)
 	if err != nil {
