@@ -44,9 +44,14 @@ func (f *File) call(ctx context.Context, doing string, do func() error) error {
 }
 
 func (f *File) hangs(ctx context.Context, doing string) error {
+	return fmt.Errorf("%s %s: the file system does not answer; look at the disk or the mount: %w", doing, f, ended(ctx))
+}
+
+// ended returns the error of a context that has ended, and its cause if that says more.
+func ended(ctx context.Context) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); !errors.Is(err, cause) {
-		err = fmt.Errorf("%w (%w)", err, cause)
+		return fmt.Errorf("%w (%w)", err, cause)
 	}
-	return fmt.Errorf("%s %s: the file system does not answer; look at the disk or the mount: %w", doing, f, err)
+	return err
 }

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+
+	"github.com/echoseal/echoseal/internal/within"
 )
 
 // An Opener opens the key services that URIs of certain schemes name. The module of
@@ -42,9 +45,11 @@ type Openers []Opener
 
 // Open opens the key services that the URIs name: one for all the URIs of an Opener, in
 // the order in which the URIs first name them. So the first URI names the key that
-// wraps. ctx bounds the opening only. [Services.Close] ends what was opened. Keys that one
-// service cannot hold together, in two clusters of Vault say, take two calls, and
-// append.
+// wraps. [Services.Close] ends what was opened. Keys that one service cannot hold together,
+// in two clusters of Vault say, take two calls, and append.
+//
+// ctx bounds the opening only. An Opener that does not heed its end, as one that reads a
+// file on a mount that hangs, is left behind soon after it; what it opens then is closed.
 //
 // The error is [ErrConfig] and names the schemes if there is no URI, an empty one among
 // others, or one without a known scheme; others are those of the Opener. Of a URI that is
@@ -77,13 +82,40 @@ func (o Openers) Open(ctx context.Context, uris ...string) (Services, error) {
 	}
 	services := make(Services, len(order))
 	for i, at := range order {
-		service, err := o[at].Open(ctx, named[at]...)
+		service, err := o[at].inTime(ctx, named[at])
 		if err != nil {
 			return nil, errors.Join(err, services[:i].Close())
 		}
 		services[i] = service
 	}
 	return services, nil
+}
+
+// inTime opens, as long as ctx allows.
+func (o Opener) inTime(ctx context.Context, uris []string) (KeyService, error) {
+	var mu sync.Mutex
+	var opened KeyService
+	late := false
+	err := within.Call(ctx, func() error {
+		service, err := o.Open(ctx, uris...)
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil && late {
+			return Services{service}.Close()
+		}
+		opened = service
+		return err
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if !errors.Is(err, within.ErrLeft) {
+		return opened, err
+	}
+	if late = true; opened != nil {
+		_ = Services{opened}.Close() // it came just now, and is not what went wrong
+	}
+	scheme, _, _ := strings.Cut(uris[0], "://")
+	return nil, fmt.Errorf("opening the key service %s://…: it does not answer; look at the disk, the mount or the network that it is on: %w", scheme, ended(ctx))
 }
 
 func (o Openers) known() string {

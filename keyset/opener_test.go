@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/echoseal/echoseal/internal/memkek"
 	"github.com/echoseal/echoseal/keyset"
@@ -94,4 +96,45 @@ func TestNewOpenerGivesNoServiceWithAnError(t *testing.T) {
 	if service != nil || !errors.Is(err, keyset.Denied) || strings.Join(o.Schemes, " ") != "one two" {
 		t.Errorf("%v, %v, %q", service, err, o.Schemes)
 	}
+}
+
+var errAskedFor = errors.New("that was all the time")
+
+// A told service tells when it is closed.
+type told struct {
+	*memkek.Service
+	closed chan struct{}
+}
+
+func (c told) Close() error {
+	close(c.closed)
+	return nil
+}
+
+// An Opener that does not heed its context, as where a key file is on a mount that hangs, is
+// left behind, and what it opens late is closed; what was opened before it is, too.
+func TestOpenersHang(t *testing.T) {
+	first, second := memkek.New("first"), memkek.New("second")
+	synctest.Test(t, func(t *testing.T) {
+		early, late := told{first, make(chan struct{})}, told{second, make(chan struct{})}
+		openers := keyset.Openers{
+			keyset.NewOpener(func(context.Context, ...string) (told, error) { return early, nil }, "early"),
+			keyset.NewOpener(func(context.Context, ...string) (told, error) { time.Sleep(time.Hour); return late, nil }, "late"),
+		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errAskedFor)
+		defer cancel()
+		began := time.Now()
+		services, err := openers.Open(ctx, "early://canary", "late://canary")
+		if took := time.Since(began); services != nil || took > time.Minute+time.Second {
+			t.Errorf("%v after %v", services, took)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errAskedFor) || !strings.Contains(err.Error(), "opening the key service late://…: it does not answer; look at the disk, ") || strings.Contains(err.Error(), "canary") {
+			t.Error(err)
+		}
+		<-early.closed
+		<-late.closed
+		if took := time.Since(began); took != time.Hour {
+			t.Errorf("what came late is closed after %v", took)
+		}
+	})
 }
