@@ -41,6 +41,9 @@ func (a *app) keysetFlagsGiven() string {
 			if u, err := url.Parse(value); err == nil && u.User != nil {
 				return "" // a credential, which nothing takes there
 			}
+			if value == "" {
+				continue
+			}
 			words = append(words, given.flag, quoted(value))
 		}
 	}

@@ -27,9 +27,10 @@ refused meanwhile:
                  has expired, the old key goes
 
 It finishes what is open; else it begins only when a rotation is due: the primary is
-older than max-age, over half of its seals, or named by --replace. Run it from cron, with
-or without --wait: it is safe to interrupt and to run again, and of two that run at once
-one wins. Retiring a key does not undo a leak: that is what keytool revoke is for.
+older than max-age, has sealed half of what a key may seal, or is named by --replace. Run
+it from cron, with or without --wait: it is safe to interrupt and to run again, and of two
+that run at once one wins. Retiring a key does not undo a leak: that is what keytool revoke
+is for.
 
 --settle, --max-skew, --max-stale, --max-age and --min-instances count for this run where
 they are stricter than the policy, which keytool policy shows; looser ones need --force

@@ -19,9 +19,9 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Shows how the keyset and the fleet are, and what comes next",
-		Long: `status says in its first line how things are, and if something is wrong with whom and
-what to do. Then come the keyset, where the rotation is, every key, every instance and
-every peer.
+		Long: `status says in its first line how things are; below it, if something is wrong, with whom,
+and what to do about it. Then come the keyset, where the rotation is, every key, every
+instance and every peer.
 
   OK       nothing is unfinished, and nothing is due
   DUE      there is something to do: keytool rotate --wait
@@ -43,7 +43,7 @@ nothing can check then.`,
 	}
 	a.keysetFlags(cmd)
 	a.exitCodeFlag(cmd, "exit 6 if it says BLOCKED, 3 if it says anything else but OK")
-	cmd.Flags().BoolVar(&history, "history", false, "show who did what, the last 50 changes")
+	cmd.Flags().BoolVar(&history, "history", false, "show who did what and why: the last 50 changes")
 	return cmd
 }
 
@@ -107,7 +107,7 @@ func newStatus(o *opened, obs *fleet.Observation, step rotation.Step, at time.Ti
 		r.Keys = append(r.Keys, newKey(d, obs, k, now))
 	}
 	for _, p := range d.Peers {
-		r.Peers = append(r.Peers, peerJSON{Name: p.Name, KIDs: p.KIDs, SealsWith: p.Primary, Confirmed: p.Confirmed, TTL: p.TTL.String()})
+		r.Peers = append(r.Peers, peerJSON{Name: p.Name, KIDs: p.KIDs, SealsWith: p.Primary, Confirmed: p.Confirmed, TTL: p.TTL.String(), ttl: p.TTL})
 	}
 	if step.Kind == rotation.Done {
 		r.Summary = j.nothingDue()
@@ -252,6 +252,8 @@ type peerJSON struct {
 	SealsWith string   `json:"seals_with"`
 	Confirmed bool     `json:"confirmed"`
 	TTL       string   `json:"ttl"`
+
+	ttl time.Duration
 }
 
 type historyJSON struct {
@@ -341,7 +343,7 @@ func (r *statusReport) peers(p *printer) {
 		if peer.Confirmed {
 			confirmed = "yes"
 		}
-		rows = append(rows, []string{peer.Name, orDash(peer.SealsWith), strings.Join(peer.KIDs, " "), confirmed, peer.TTL})
+		rows = append(rows, []string{peer.Name, orDash(peer.SealsWith), strings.Join(peer.KIDs, " "), confirmed, flagDuration(peer.ttl)})
 	}
 	p.table([]string{"PEER", "SEALS WITH", "HOLDS", "CONFIRMED", "TTL"}, rows...)
 }
