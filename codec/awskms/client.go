@@ -14,8 +14,8 @@ import (
 // signed (the session token).
 const loggable = aws.LogRetries | aws.LogResponse | aws.LogDeprecatedUsage
 
-// A client is a copy of somebody's KMS client with our retries, an error of its own
-// for a failure to find credentials, and no secret in its log.
+// A client is a copy of somebody's KMS client with our retries, a bound on responses, an
+// error of its own for a failure to find credentials, and no secret in its log.
 type client struct {
 	*kms.Client
 
@@ -38,6 +38,7 @@ func newClient(c *kms.Client, region string) (*client, error) {
 	o.ClientLogMode &= loggable
 	o.Credentials = newCredentials(o.Credentials)
 	o.RetryMaxAttempts = 0 // a call brings its own retryer
+	o.HTTPClient = boundedHTTP{o.HTTPClient}
 	return &client{Client: kms.New(o), source: c, retryer: newRetryer()}, nil
 }
 
