@@ -211,10 +211,13 @@ func (a *app) inspectKeys(ctx context.Context, i *inspection, f *inspectFlags) e
 	if a.flags.store == "" {
 		return nil
 	}
-	if err := a.inspectStore(ctx, i); err != nil {
-		if given {
-			return misconfigured(err)
-		}
+	doc, err := a.unverified(ctx)
+	switch {
+	case err == nil:
+		i.doc, i.tag = doc, tagNotChecked
+	case given:
+		return misconfigured(err)
+	default:
 		a.note("what the key is in the keyset is not known, since ECHOSEAL_STORE cannot be read: %v", err)
 	}
 	return nil
@@ -233,26 +236,25 @@ func (i *inspection) secrets(files []string, keepLineEnd bool) error {
 	return misconfigured(err)
 }
 
-// inspectStore reads the document, and calls no key service.
-func (a *app) inspectStore(ctx context.Context, i *inspection) error {
+// unverified reads the document, and calls no key service.
+func (a *app) unverified(ctx context.Context) (*keyset.Document, error) {
 	source, err := a.Stores.Open(ctx, a.flags.store)
 	if err != nil {
-		return fmt.Errorf("--store: %w", err)
+		return nil, fmt.Errorf("--store: %w", err)
 	}
 	defer closeSource(source)
 	text, _, err := source.Load(ctx)
 	if errors.Is(err, keyset.ErrNotExist) {
-		return absent(a.placeOf(source))
+		return nil, absent(a.placeOf(source))
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	doc, err := keyset.Parse(text)
 	if err != nil {
-		return damaged(a.placeOf(source), text, err)
+		return nil, damaged(a.placeOf(source), text, err)
 	}
-	i.doc, i.tag = doc, tagNotChecked
-	return nil
+	return doc, nil
 }
 
 const (
