@@ -187,8 +187,8 @@ func (a *app) peerCommand() *cobra.Command {
 		Short: "Forgets a peer that runs no more",
 		Long: `A peer is a server that cannot report, and is given the keys as secrets: keytool export
 makes one, keytool confirm notes that it runs with them, and keytool status shows them all.`,
-		RunE:  a.needsCommand,
-		Args:  usageArgs(cobra.NoArgs),
+		RunE: a.needsCommand,
+		Args: usageArgs(cobra.NoArgs),
 
 		Annotations: map[string]string{groupMark: "it needs a command"},
 	}
