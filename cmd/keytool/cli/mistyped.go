@@ -130,7 +130,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
 		if letters := unknown.GetSpecifiedShortnames(); letters != "" {
-			return usagef("unknown flag: -%.1s; see %s", unknown.GetSpecifiedName(), see)
+			return usagef("unknown flag: -%.1s; see %s", letters, see)
 		}
 		return unknownFlag(cmd, unknown.GetSpecifiedName())
 	}

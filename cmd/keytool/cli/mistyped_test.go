@@ -134,6 +134,32 @@ func TestNothingCostlyIsSuggested(t *testing.T) {
 	}
 }
 
+// What is called costly is there: a name that is none would guard nothing.
+func TestCostlyFlagsAreThere(t *testing.T) {
+	there := make(map[string]bool)
+	each(t, func(_ []string, cmd *cobra.Command) {
+		for _, f := range flagsOf(cmd) {
+			there[f.Name] = true
+		}
+	})
+	for _, name := range costly {
+		if !there[name] {
+			t.Errorf("no command has --%s", name)
+		}
+	}
+}
+
+// Of letters that may be a secret the first unknown one is shown, as a letter.
+func TestUnknownLetters(t *testing.T) {
+	for typed, want := range map[string]string{"-x": "-x;", "-vxsecret": "-x;", "-é": "-é;", "-vé": "-é;", "-\xff": `-\xff;`, "-\x1b[2J": `-\x1b;`, "-psecret": "-p;"} {
+		var out bytes.Buffer
+		code := Run(context.Background(), System{Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }}, "status", typed)
+		if code != int(usage) || !strings.Contains(out.String(), "unknown flag: "+want) || strings.Contains(out.String(), "secret") {
+			t.Errorf("%q exits %d: %s", typed, code, &out)
+		}
+	}
+}
+
 // A word in small letters is no token, nor is the name of a file that is there.
 func TestWhatIsNoToken(t *testing.T) {
 	t.Chdir(t.TempDir())
