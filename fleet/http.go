@@ -18,7 +18,8 @@ const timeout = 5 * time.Second
 // HTTP returns the source that is one instance at an address, http://HOST:PORT/PATH,
 // which serves its report there ([Handler]). It must not be the address of a balancer:
 // one of the instances behind it would answer for all. No redirect is followed and no
-// proxy used; the answer is waited for five seconds.
+// proxy used; the answer is waited for five seconds. The URI is shown with what is found,
+// so that one with a user, a password or a query is refused.
 //
 // The error is [ErrConfig].
 func HTTP(uri string) (Source, error) {
@@ -63,6 +64,9 @@ func parseURI(uri, scheme string) (*url.URL, error) {
 		return fail("the port is missing")
 	case err != nil || port == 0:
 		return fail("the port is not a number from 1 to 65535")
+	case u.RawQuery != "" || u.ForceQuery:
+		// A source is named wherever its reports are, so nothing secret can be part of it.
+		return fail("it has a query, which nothing asks for")
 	case u.Fragment != "":
 		return fail("it has a fragment")
 	}
