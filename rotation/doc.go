@@ -34,8 +34,9 @@
 // [StartsWithin]: a rolling deployment is nothing out of order.
 //
 // Staging, aborting and rolling back need no proof: a staged key never sealed a token, and
-// every ready instance holds all retiring keys. But nothing is staged or retired in a
-// document that an instance has left behind, see [Next]. Revoking a key, and [Request] with Force,
+// every ready instance holds all retiring keys. Retiring needs none either. But nothing is
+// staged or retired in a document that an instance has left behind, nor retired by a clock
+// that is ahead of an instance's, see [Next]. Revoking a key, and [Request] with Force,
 // are outside the guarantee.
 //
 // The tests walk through every world that a model of the fleet can reach, and through it

@@ -18,7 +18,9 @@ import (
 // with the fleet, but for one thing: an instance that reports a later revision than that of
 // d, or the same with another content. Then d is not the newest document, as after a store
 // was restored from an old copy: a change of it would fork the keyset, and what it says of
-// a retiring key may have been undone since, so that the key seals again.
+// a retiring key may have been undone since, so that the key seals again. And a key is not
+// dropped while an instance that was asked itself shows that its clock is behind this one:
+// by that clock tokens under the key may be alive.
 func Next(d *keyset.Document, o fleet.Observation, now time.Time, r Request) Step {
 	return safe().next(d, o, now, r).tellable()
 }
@@ -34,7 +36,7 @@ func (r rules) next(d *keyset.Document, o fleet.Observation, now time.Time, requ
 	for _, k := range d.Keys {
 		switch {
 		case k.State == keyset.Retiring && !k.Drained.IsZero():
-			pending = append(pending, v.retire(k))
+			pending = append(pending, v.retire(k, request.Force))
 		case k.State == keyset.Retiring:
 			pending = append(pending, v.drain(k))
 		case k.State == keyset.Staged:
@@ -207,7 +209,11 @@ func (v *view) until(reasons []Reason, kid string, at time.Time) []Reason {
 // retire: the last token under the key has expired by every clock. No report is needed;
 // but if one shows that an assumption was broken, or that there is a later document, in
 // which the key may be back in use, it is heeded. A key that stays harms nobody.
-func (v *view) retire(k keyset.Key) Step {
+//
+// A clock that this one is ahead of is such an assumption: this one has come to the end of
+// the wait too early, or that instance accepts a token for longer than was reckoned with. A
+// report from a registry proves none: that its time is past is its age.
+func (v *view) retire(k keyset.Key, force bool) Step {
 	reasons := v.overtaken()
 	if at := v.drained(k).Add(v.rules.retire(v.p, k.MaxTTL)); v.now.Before(at) {
 		reasons = append(reasons, Reason{Code: Expiring, KID: k.KID, Until: at})
@@ -230,6 +236,13 @@ func (v *view) retire(k keyset.Key) Step {
 				reasons = append(reasons, reason)
 			}
 		}
+	}
+	slow := v.slow()
+	switch {
+	case !force:
+		reasons = append(slow, reasons...)
+	case len(reasons) == 0: // nothing but clocks, and somebody knows better
+		return Step{Kind: Retire, Goal: Retire, KID: k.KID, Reasons: slow}
 	}
 	return verdict(Retire, k.KID, v.now, reasons)
 }

@@ -60,7 +60,8 @@ const (
 	// Fork: an instance holds the same revision with another content.
 	Fork Code = "fork"
 	// ClockOff: the clock of an instance is off by Reason.Offset, more than half of
-	// max_skew.
+	// max_skew. If all that tell the time agree on it, as Reason.Detail says then, it is
+	// this clock that is wrong.
 	ClockOff Code = "clock_off"
 	// DuplicateID: two processes report under one id.
 	DuplicateID Code = "duplicate_id"

@@ -273,7 +273,8 @@ func TestEveryFaultBlocksPromoteAndDrain(t *testing.T) {
 			s.request.Force = true
 			check(s.next()) // a drain is never forced: a key would go under which tokens live
 
-			// What needs no report is blocked by nothing but a document that is not the newest.
+			// What needs no report is blocked by nothing but a document that is not the newest,
+			// and a clock that is ahead.
 			s.do(s.d.Drain(s.note(), s.old))
 			s.later(24 * time.Hour)
 			s.instance("mcp-a")
@@ -283,11 +284,83 @@ func TestEveryFaultBlocksPromoteAndDrain(t *testing.T) {
 				s.want(rotation.Blocked, rotation.Retire, s.old, never, fault.code)
 				return
 			}
+			if fault.name == "clock behind" {
+				s.want(rotation.Retire, rotation.Retire, s.old, never, fault.code) // which is forced
+				s.request.Force = false
+				s.want(rotation.Blocked, rotation.Retire, s.old, never, fault.code)
+				return
+			}
 			s.want(rotation.Retire, rotation.Retire, s.old, never)
 			s.do(s.d.Retire(s.note(), s.old))
 			s.request.Replace = s.new
 			s.want(rotation.Stage, rotation.Stage, s.new, never, rotation.DueReplace)
 		})
+	}
+}
+
+// A clock that is ahead comes to the end of every wait too early. Whoever is asked shows it;
+// that the report in a registry is old shows nothing.
+func TestRetireByAClockThatIsAhead(t *testing.T) {
+	drained := func(t *testing.T) *scene {
+		s := staged(t)
+		s.do(s.d.Promote(s.note(), s.new))
+		s.do(s.d.Drain(s.note(), s.old))
+		s.later(ttl + 2*skew)
+		return s
+	}
+	const behind = -skew/2 - time.Second
+	s := drained(t)
+	slow := s.instance("mcp-a")
+	slow.Report.Now = s.o.Began.Add(behind)
+	step := s.want(rotation.Blocked, rotation.Retire, s.old, never, rotation.ClockOff)
+	if fix := step.Reasons[0].Fix(); fix != "correct the clock of mcp-a, or that of this host" {
+		t.Error(fix)
+	}
+	s.request.Force = true
+	if step := s.want(rotation.Retire, rotation.Retire, s.old, never, rotation.ClockOff); !step.Forced() {
+		t.Errorf("not forced: %+v", step)
+	}
+	s.now = s.now.Add(-time.Second) // what time there is to wait is waited for all the same
+	s.o.Began = s.now
+	s.want(rotation.Wait, rotation.Retire, s.old, s.now.Add(time.Second), rotation.Expiring)
+
+	s = drained(t)
+	s.instance("mcp-a").Report.Now = s.o.Began.Add(-skew / 2)
+	s.want(rotation.Retire, rotation.Retire, s.old, never)
+	s.o.Instances[0].Report.Now = s.o.Ended.Add(time.Hour) // an instance that is ahead is no danger
+	s.want(rotation.Retire, rotation.Retire, s.old, never)
+	s.o.Instances[0].Report.Now, s.o.Instances[0].Registered = s.o.Began.Add(-time.Hour), true
+	s.want(rotation.Retire, rotation.Retire, s.old, never)
+	s.o.Instances[0].Registered, s.o.Instances[0].Report.Lineage = false, "another"
+	s.want(rotation.Retire, rotation.Retire, s.old, never)
+
+	// Where all that tell the time agree, the clock of this host is the one to correct.
+	for name, c := range map[string]struct {
+		offsets    []time.Duration
+		registered bool
+		here       bool
+	}{
+		"all behind":          {[]time.Duration{-time.Hour, -time.Hour - skew/2}, false, true},
+		"one right":           {[]time.Duration{-time.Hour, 0}, false, false},
+		"one ahead":           {[]time.Duration{-time.Hour, time.Hour}, false, false},
+		"each another way":    {[]time.Duration{-time.Hour, -2 * time.Hour}, false, false},
+		"all ahead":           {[]time.Duration{time.Hour, time.Hour}, false, true},
+		"all ahead, reported": {[]time.Duration{time.Hour, time.Hour}, true, true},
+	} {
+		s := drained(t)
+		for i, offset := range c.offsets {
+			in := s.instance(fmt.Sprintf("mcp-%c", 'a'+i))
+			in.Registered, in.Report.Now = c.registered, s.o.Began.Add(offset)
+		}
+		faults := rotation.Faults(s.d, s.o, s.now)
+		if len(faults) == 0 {
+			t.Errorf("%s: no fault", name)
+		}
+		for _, r := range faults {
+			if got := strings.Contains(r.Fix(), "of this host: the instances agree"); r.Code != rotation.ClockOff || got != c.here {
+				t.Errorf("%s: %s; fix %s", name, r, r.Fix())
+			}
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ type Step struct {
 // Forced reports whether the step is taken against reasons not to: it is outside the
 // guarantee, and Reasons are what it overrides.
 func (s Step) Forced() bool {
-	return s.Kind == Promote && len(s.Reasons) > 0 || s.Kind == Stage && len(s.Reasons) > 0 && s.Reasons[0].Fault()
+	return (s.Kind == Promote || s.Kind == Retire) && len(s.Reasons) > 0 || s.Kind == Stage && len(s.Reasons) > 0 && s.Reasons[0].Fault()
 }
 
 // Timed reports whether what comes next counts from the stamp of this step, so that the
@@ -97,10 +97,11 @@ type Request struct {
 
 	// Force promotes a staged key against whatever is in the way, stages one in a document
 	// that is not the newest, and makes Policy count as it is, even where it asks for less;
-	// but what it has as the document's policy has it counts as it does without it.
+	// but what it has as the document's policy has it counts as it does without it. It
+	// drops a key though this clock is ahead of an instance's.
 	// All of it is outside the guarantee: until every instance holds the new revision,
-	// tokens may be refused. Drain and retire it does not hasten by itself; with a Policy
-	// that asks for less they come as early as that says, and a token may still be alive
-	// under the key that is dropped.
+	// tokens may be refused. Drain and retire it does not hasten by itself otherwise; with
+	// a Policy that asks for less they come as early as that says, and a token may still be
+	// alive under the key that is dropped.
 	Force bool
 }

@@ -112,7 +112,11 @@ func (r Reason) what() string {
 		if r.Offset < 0 {
 			direction = "behind"
 		}
-		return fmt.Sprintf("its clock is %s %s; at most %v is allowed", offset(r.Offset.Abs()), direction, r.Limit)
+		text := fmt.Sprintf("its clock is %s %s; at most %v is allowed", offset(r.Offset.Abs()), direction, r.Limit)
+		if r.Detail != "" {
+			text += "; " + r.Detail
+		}
+		return text
 	case DuplicateID:
 		return "another process reports under its id, " + r.ID + r.butSilent()
 	default:
@@ -196,6 +200,9 @@ func (r Reason) fixCode() string {
 	case Fork:
 		return "find out which store " + r.Instance + " reads, and who writes there; restore the newest copy of the keyset, then start " + r.Instance + " again"
 	case ClockOff:
+		if r.Detail != "" {
+			return "correct the clock of this host: the instances agree with each other"
+		}
 		return "correct the clock of " + r.Instance + ", or that of this host"
 	case DuplicateID:
 		return "start " + r.Instance + " again: each process draws an id of its own, so this one was copied while it ran"

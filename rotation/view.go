@@ -23,6 +23,7 @@ type view struct {
 
 	now    time.Time // the clock before the first source was asked
 	oldest time.Time // the earliest of that and of when the reports were made
+	alone  bool      // the instances agree with each other on the time, but not with that clock
 
 	faults []Reason          // what is wrong with the fleet, whatever the key
 	live   []*fleet.Instance // the instances that are not among the faults
@@ -45,6 +46,7 @@ func (r rules) look(d *keyset.Document, o fleet.Observation, now time.Time, requ
 	default:
 		v.p = Tighter(v.p, *request.Policy)
 	}
+	v.alone = v.isAlone()
 	v.lookAtSources()
 	return v
 }
@@ -140,6 +142,59 @@ func (v *view) overtaken() (all []Reason) {
 	return all
 }
 
+// slow returns the faults that prove that this clock is ahead of another.
+func (v *view) slow() (all []Reason) {
+	for n := range v.o.Instances {
+		i := &v.o.Instances[n]
+		if i.Err != nil || i.Report.Lineage != v.d.Lineage {
+			continue
+		}
+		if r, off := v.clock(i); off && r.Offset < 0 {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// clockLimit is how far an instance's clock may be from this one. What of max_skew is left
+// is for the other half: two instances may differ in opposite directions.
+func (v *view) clockLimit() time.Duration { return min(v.d.Policy.MaxSkew, v.p.MaxSkew) / 2 }
+
+// clock returns what is wrong with the clock of an instance.
+func (v *view) clock(i *fleet.Instance) (Reason, bool) {
+	limit := v.clockLimit()
+	offset := v.o.Offset(i)
+	if offset <= limit && (offset >= -limit || i.Registered) {
+		return Reason{}, false
+	}
+	reason := about(ClockOff, i, "")
+	reason.Offset, reason.Limit = offset, limit
+	if v.alone {
+		reason.Detail = "the others agree with it"
+	}
+	return reason, true
+}
+
+// isAlone reports whether at least two instances tell the time, and all that do agree on
+// it, but not with this clock: then it is this one that is wrong.
+func (v *view) isAlone() bool {
+	var least, most time.Duration
+	limit := v.clockLimit()
+	tell := 0
+	for n := range v.o.Instances {
+		i := &v.o.Instances[n]
+		if i.Err != nil || i.Report.Lineage != v.d.Lineage || i.Registered && !i.Report.Fresh(v.o.Ended) {
+			continue
+		}
+		offset := v.o.Offset(i)
+		if tell++; tell == 1 {
+			least, most = offset, offset
+		}
+		least, most = min(least, offset), max(most, offset)
+	}
+	return tell > 1 && (least > limit || most < -limit) && most-least <= limit
+}
+
 // fault returns what is wrong with an instance, whatever the key.
 func (v *view) fault(i *fleet.Instance, clashes []string, newer bool) (Reason, bool) {
 	r := &i.Report
@@ -159,12 +214,7 @@ func (v *view) fault(i *fleet.Instance, clashes []string, newer bool) (Reason, b
 	case slices.Contains(clashes, r.ID):
 		return v.heard(DuplicateID, i), true
 	}
-	// What of max_skew is left is for the other half: two instances may differ in
-	// opposite directions.
-	limit := min(v.d.Policy.MaxSkew, v.p.MaxSkew) / 2
-	if offset := v.o.Offset(i); offset > limit || offset < -limit && !i.Registered {
-		reason := about(ClockOff, i, "")
-		reason.Offset, reason.Limit = offset, limit
+	if reason, off := v.clock(i); off {
 		return reason, true
 	}
 	if v.silence && !r.Fresh(v.o.Ended) {
