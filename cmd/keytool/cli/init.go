@@ -169,7 +169,7 @@ func (o *opened) vacant(ctx context.Context, replace bool) (after int64, err err
 	} else {
 		o.app.note("what is there is no keyset that can be read (%v); the new one begins at revision 1", err)
 	}
-	o.version = version
+	o.text, o.version = text, version
 	return after, nil
 }
 

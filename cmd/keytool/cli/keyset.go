@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,9 @@ type opened struct {
 	doc     *keyset.Document
 	auth    *keyset.AuthKey
 	reports *fleet.Key
+	text    []byte // of doc
 	version string
+	undated []undated
 }
 
 // required completes the settings, and tells which are missing.
@@ -139,7 +142,8 @@ func (a *app) placeOf(source keyset.Source) string {
 	return a.flags.store
 }
 
-// load reads the document, and verifies it.
+// load reads the document, and verifies it. What comes after one that this run has read or
+// written goes on from there.
 func (o *opened) load(ctx context.Context) error {
 	text, version, err := o.source.Load(ctx)
 	if errors.Is(err, keyset.ErrNotExist) {
@@ -155,6 +159,9 @@ func (o *opened) load(ctx context.Context) error {
 	if doc.Name != o.app.flags.name {
 		return usagef("the keyset at %s is %s, and --name is %s: correct one of the two", o.place(), doc.Name, shown(o.app.flags.name))
 	}
+	if err := o.otherLineage(doc); err != nil {
+		return err
+	}
 	if o.auth == nil || o.auth.ID() != doc.Auth.ID {
 		if err := o.openAuth(ctx, doc); err != nil {
 			return err
@@ -163,11 +170,41 @@ func (o *opened) load(ctx context.Context) error {
 	if err := o.auth.Verify(doc); err != nil {
 		return fmt.Errorf("%s: %w", o.place(), err)
 	}
+	if err := o.older(doc); err != nil {
+		return err
+	}
 	if o.version != version {
 		o.app.detail("read revision %d of %s from %s", doc.Revision, doc.Name, o.place())
 	}
-	o.doc, o.version = doc, version
-	return nil
+	o.doc, o.text, o.version = doc, text, version
+	return o.dateAnew(ctx)
+}
+
+// errOtherLineage is the error of a keyset that was begun anew while a command ran: what that
+// was asked for is about the keys of the other.
+var errOtherLineage = errors.New("another keyset has taken the place of the one that this run is about")
+
+func (o *opened) otherLineage(doc *keyset.Document) error {
+	if o.doc == nil || doc.Lineage == o.doc.Lineage {
+		return nil
+	}
+	return fmt.Errorf("%w: at %s the lineage of %s is %s, and was %s; if nobody began it anew, put the newest backup of the old one back; keytool status shows it", errOtherLineage, o.place(), doc.Name, doc.Lineage, o.doc.Lineage)
+}
+
+// older is the error of a document that cannot come after the one that this run has: a
+// replica is behind, or a copy was put in its place. To go on from it would make
+// another document of a revision that servers have.
+func (o *opened) older(doc *keyset.Document) error {
+	switch {
+	case o.doc == nil || doc.Revision > o.doc.Revision:
+		return nil
+	case doc.Revision < o.doc.Revision:
+		return fmt.Errorf("%s gives revision %d again after %d: a replica that is behind comes up by itself; if an older copy was put there, put the newest back", o.place(), doc.Revision, o.doc.Revision)
+	case bytes.Equal(doc.Tag, o.doc.Tag):
+		return nil
+	default:
+		return fmt.Errorf("%s gives another revision %d than before: somebody has put a copy back and changed that; of the two put the one back that servers have, see keytool status", o.place(), doc.Revision)
+	}
 }
 
 func (o *opened) openAuth(ctx context.Context, doc *keyset.Document) error {

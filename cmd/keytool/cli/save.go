@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/echoseal/echoseal/keyset"
@@ -25,14 +27,17 @@ func (o *opened) store() (keyset.Store, error) {
 // anew.
 func (o *opened) save(ctx context.Context, next *keyset.Document, stamped time.Time, counts bool, kid string) error {
 	within := rotation.SaveWithin(o.policyInForce(next))
-	saving := ctx
+	saving, cancel := sparingALook(ctx)
+	defer cancel()
 	if within > 0 {
-		var cancel context.CancelFunc
-		saving, cancel = context.WithDeadlineCause(ctx, time.Now().Add(within-o.app.Now().Sub(stamped)),
+		saving, cancel = context.WithDeadlineCause(saving, time.Now().Add(within-o.app.Now().Sub(stamped)),
 			fmt.Errorf("the store took longer than %s, half of settle", shortDuration(within)))
 		defer cancel()
 	}
 	if err := o.write(saving, next); err != nil {
+		if counts {
+			o.dateAnewIfLate(err, kid)
+		}
 		return err
 	}
 	took := o.app.Now().Sub(stamped)
@@ -56,6 +61,8 @@ func (o *opened) policyInForce(next *keyset.Document) keyset.Policy {
 // long this takes, its stamp is not too early.
 func (o *opened) restamp(ctx context.Context, kid string) error {
 	const tries = 5
+	ctx, cancel := sparingALook(ctx)
+	defer cancel()
 	var err error
 	for range tries {
 		next := o.doc.Next()
@@ -70,10 +77,38 @@ func (o *opened) restamp(ctx context.Context, kid string) error {
 		}
 	}
 	if err != nil {
+		o.undated = append(o.undated, undated{o.text, kid})
+		o.dateAnewIfLate(err, kid)
 		return fmt.Errorf("the change was saved, but later than settle allows, and its time could not be corrected: %w; wait %s before the next step, and see that the store is faster than half of settle",
 			err, shortDuration(o.doc.Policy.Settle))
 	}
 	o.app.note("the store was slow: the change was dated anew, as revision %d", o.doc.Revision)
+	return nil
+}
+
+// An undated document is one whose stamp is too early: where load finds it, the change of
+// key kid in it, or of the policy, is dated anew.
+type undated struct {
+	text []byte
+	kid  string
+}
+
+// dateAnewIfLate remembers what may arrive after it was given up, if err is about such.
+func (o *opened) dateAnewIfLate(err error, kid string) {
+	var late *lateError
+	if errors.As(err, &late) {
+		o.undated = append(o.undated, undated{late.text, kid})
+	}
+}
+
+// dateAnew does that if it is such a document that was loaded.
+func (o *opened) dateAnew(ctx context.Context) error {
+	for i, u := range o.undated {
+		if bytes.Equal(u.text, o.text) {
+			o.undated = slices.Delete(o.undated, i, i+1)
+			return o.restamp(ctx, u.kid)
+		}
+	}
 	return nil
 }
 
@@ -90,34 +125,99 @@ func (o *opened) write(ctx context.Context, next *keyset.Document) error {
 	}
 	version, err := store.Save(ctx, text, o.version)
 	if err != nil {
-		if version, err = o.isThere(ctx, text, err); err != nil {
+		if version, err = o.afterError(ctx, store, text, err); err != nil {
 			return err
 		}
 	}
-	o.doc, o.version = next, version
+	o.doc, o.text, o.version = next, text, version
 	return nil
 }
 
 // lookAgain is how long it may take to see what is there after a failed save.
 const lookAgain = 5 * time.Second
 
-func (o *opened) isThere(ctx context.Context, text []byte, saveErr error) (version string, err error) {
+// sparingALook returns the context for a save, which leaves some of the time that there is
+// to see what became of it.
+func sparingALook(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	left := time.Until(deadline)
+	within := left - min(lookAgain, left/4)
+	return context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %s", shortDuration(within.Round(time.Millisecond))))
+}
+
+// A lateError is that of a save that was given up and may be carried out nevertheless.
+type lateError struct {
+	error
+
+	text []byte
+}
+
+func (e *lateError) Unwrap() error { return e.error }
+
+// afterError tells which document is there after a save of text has failed: the version of
+// that one, or an error with which nothing was changed, and will not be. What was sent
+// without an answer may be on its way, as behind a proxy: the document that is there is
+// saved again in its own place, which uses up the version that the other asks for.
+func (o *opened) afterError(ctx context.Context, store keyset.Store, text []byte, saveErr error) (version string, err error) {
 	if errors.Is(saveErr, keyset.ErrConflict) {
-		return "", fmt.Errorf("%w: nothing was changed; run the command again, it decides anew", saveErr)
+		return "", overtaken(saveErr)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		saveErr = fmt.Errorf("%w (%w)", saveErr, cause)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookAgain)
 	defer cancel()
-	there, version, err := o.source.Load(ctx)
-	switch {
-	case err != nil && !errors.Is(err, keyset.ErrNotExist):
-		return "", fmt.Errorf("saving: %w; whether the change was written is not known (%w): look with keytool status, and run the command again", saveErr, err)
-	case err == nil && bytes.Equal(there, text):
-		o.app.note("the store answered late or not at all (%v), but the change is there", saveErr)
-		return version, nil
-	default:
-		return "", fmt.Errorf("saving: %w; nothing was changed", saveErr)
+	unchanged := fmt.Errorf("saving: %w; nothing was changed", saveErr)
+	const tries = 3
+	for range tries {
+		var there []byte
+		there, version, err = o.source.Load(ctx)
+		switch {
+		case err != nil && !errors.Is(err, keyset.ErrNotExist):
+			return "", o.unknown(text, fmt.Errorf("%w; whether the change was written is not known (%w)", saveErr, err))
+		case err == nil && bytes.Equal(there, text):
+			o.app.note("the store answered late or not at all (%v), but the change is there", saveErr)
+			return version, nil
+		case !o.mayBeLate(saveErr):
+			return "", unchanged
+		case err == nil && version != o.version && bytes.Equal(there, o.text):
+			o.version = version // saved again, without an answer
+			return "", unchanged
+		case err == nil && version != o.version:
+			return "", overtaken(fmt.Errorf("saving: %w; %w", saveErr, keyset.ErrConflict))
+		case o.version == "":
+			return "", o.unknown(text, saveErr) // there is nothing to save again
+		}
+		if version, err = store.Save(ctx, o.text, o.version); err == nil {
+			o.version = version
+			return "", unchanged
+		}
 	}
+	return "", o.unknown(text, saveErr)
+}
+
+func overtaken(err error) error {
+	return fmt.Errorf("%w: nothing was changed; run the command again, it decides anew", err)
+}
+
+// unknown says that a change may be written or not.
+func (o *opened) unknown(text []byte, saveErr error) error {
+	wait := ""
+	if o.doc != nil && o.doc.Policy.Settle > 0 {
+		wait = fmt.Sprintf(", and if it is there, wait %s before that", shortDuration(o.doc.Policy.Settle))
+	}
+	return &lateError{fmt.Errorf("saving: %w; the change may still arrive: look with keytool status before the next step%s", saveErr, wait), text}
+}
+
+// mayBeLate reports whether a save may be carried out after its error: not one of a file,
+// which this process writes or nobody, and not one that was refused.
+func (o *opened) mayBeLate(saveErr error) bool {
+	if strings.HasPrefix(o.place(), "file:") {
+		return false
+	}
+	var refusal keyset.Kind
+	return !errors.As(saveErr, &refusal) || refusal.Temporary()
 }
