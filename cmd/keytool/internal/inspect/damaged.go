@@ -7,11 +7,34 @@ import (
 )
 
 var (
-	aToken     = regexp.MustCompile(`(?:v1e?|rs[12])\.[A-Za-z0-9_-]{16,}`)
 	percents   = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 	eightHex   = regexp.MustCompile(`^[0-9a-f]{8}$`)
 	noPartOfIt = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 )
+
+// tokenIn returns where the first thing begins in a text that looks like a token of an SDK,
+// or -1. It may be ten megabytes, for which a regular expression takes a second.
+func tokenIn(text string) int {
+	for at := 0; ; at++ {
+		dot := strings.IndexByte(text[at:], '.')
+		if dot < 0 {
+			return -1
+		}
+		at += dot
+		for _, head := range []string{"v1", "v1e", "rs1", "rs2"} {
+			if strings.HasSuffix(text[:at], head) && beginsBody(text[at+1:]) {
+				return at - len(head)
+			}
+		}
+	}
+}
+
+// beginsBody reports whether a text begins as the body of a token, which is not as short as
+// what a file or a version is called.
+func beginsBody(text string) bool {
+	const least = 16
+	return len(text) >= least && !noPartOfIt.MatchString(text[:least]) && !strings.Contains(text[:least], ".")
+}
 
 // getTheToken is the remedy where a token stands inside of something else.
 const getTheToken = `give the token alone: grep -oE '(v1e?|rs[12])\.[A-Za-z0-9._-]+' FILE | keytool inspect -`
@@ -19,7 +42,7 @@ const getTheToken = `give the token alone: grep -oE '(v1e?|rs[12])\.[A-Za-z0-9._
 // identifyDamaged tells what was done to a token on its way. It is no proof either.
 func identifyDamaged(token string) Shape {
 	s := Shape{Format: Unknown}
-	at := aToken.FindStringIndex(token)
+	at := tokenIn(token)
 	odd := noPartOfIt.FindStringIndex(token)
 	body, isToken := strings.CutPrefix(token, "v1.")
 	switch {
@@ -29,7 +52,7 @@ func identifyDamaged(token string) Shape {
 		s.Note, s.Next = "it was shortened to be shown, by a log or on a screen: a part is missing", captured
 	case percents.MatchString(token):
 		s.Note, s.Next = "it is encoded as in a URL", AsItIs+"; if only the capture is encoded, decode that"
-	case at != nil && at[0] > 0:
+	case at > 0:
 		s.Note, s.Next = "a token with something around it, such as quotes or a name", getTheToken+"; if the client sends it so: it must come back as it is"
 	case !isToken || strings.Contains(body, "."):
 		return Shape{}

@@ -117,15 +117,11 @@ func (w *walker) find(input []byte) error {
 // words reads several tokens, and refuses everything else: what may be one token in several
 // lines is not put together, for a server does not, either.
 func (w *walker) words(input []byte) error {
-	begins := func(word []byte) bool {
-		at := aToken.FindIndex(word)
-		return at != nil && at[0] == 0
-	}
 	words, tokens, plain := 0, 0, 0
 	for word := range bytes.FieldsSeq(input) {
 		words++
 		switch {
-		case begins(word):
+		case tokenIn(string(word)) == 0:
 			tokens++
 		case !noPartOfIt.Match(bytes.TrimRight(word, "\\=")):
 			plain++
@@ -137,9 +133,9 @@ func (w *walker) words(input []byte) error {
 			w.add(Found{Token: string(word)})
 		}
 		return nil
-	case tokens == 1 && plain == words-1 && begins(input):
+	case tokens == 1 && plain == words-1 && tokenIn(string(input)) == 0:
 		return errors.New("the input is a token in several lines, or with spaces in it, which no server takes; if a terminal or a mail has wrapped it: tr -d ' \\\\\\r\\n' < FILE | keytool inspect -")
-	case aToken.Match(input):
+	case tokenIn(string(input)) >= 0:
 		return errors.New("the input is neither JSON nor a token alone, but there is one in it: " + getTheToken)
 	case bytes.Contains(input, []byte("token_id=")):
 		return errors.New("the input is a line of a log, which has the id of a token and never the token: capture the request")
@@ -183,7 +179,7 @@ func (w *walker) read(doc []byte) error {
 		if err != nil {
 			// What encoding/json says may repeat a character of the input, nothing more.
 			err = fmt.Errorf("the input is no usable JSON, near byte %d: %w", w.dec.InputOffset(), plain(err))
-			if aToken.Match(doc) {
+			if tokenIn(string(doc)) >= 0 {
 				err = fmt.Errorf("%w; there is a token in it: %s", err, getTheToken)
 			}
 			return err

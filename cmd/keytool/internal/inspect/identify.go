@@ -111,6 +111,8 @@ func identifySDK(token string) Shape {
 func identifyV1(body string) Shape {
 	raw, ok := decode(body)
 	switch {
+	case !ok && len(body) > longestSearched:
+		return Shape{Format: V1, Note: "it is not canonical base64url without padding: it was cut or changed on the way", Next: AsItIs}
 	case !ok:
 		s := identifyDamaged("v1." + body)
 		s.Format = V1
