@@ -116,6 +116,9 @@ func (a *app) revoke(cmd *cobra.Command, kids []string, flags revokeFlags) error
 	if err != nil {
 		return err
 	}
+	if err := o.makeSuccessor(cmd.Context(), plan); err != nil {
+		return err
+	}
 	r := plan.report(o, &obs)
 	a.report = r
 	if a.flags.dryRun {
@@ -166,6 +169,7 @@ type revocation struct {
 	successor string // kept, staged, clean or new
 	primary   string // the key that seals then; "" for a new one
 	abort     string // a staged key that makes way for the new one
+	fresh     keyset.Key
 }
 
 // planRevocation chooses what seals when the keys are revoked.
@@ -249,7 +253,7 @@ func (p *revocation) report(o *opened, obs *fleet.Observation) *revokeReport {
 		if p.abort != "" {
 			text += "; the staged key " + p.abort + ", which not every instance verifies, is dropped"
 		}
-		r.Expect = append(r.Expect, text)
+		r.Expect = append(append(r.Expect, text), o.unopened(obs, p.fresh.Wrapped[0].Service)...)
 	}
 	switch {
 	case p.successor == successorNew:
@@ -299,20 +303,29 @@ func window(obs *fleet.Observation) string {
 	return text
 }
 
+// makeSuccessor makes the new key, if there is to be one. It comes before the question whether
+// to go on, since it tells which key service the servers need.
+func (o *opened) makeSuccessor(ctx context.Context, p *revocation) (err error) {
+	if p.successor != successorNew {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(defaultTimeout, o.app.flags.timeout))
+	defer cancel()
+	if p.fresh, err = o.doc.GenerateKey(ctx, o.services, o.app.Now()); err != nil {
+		return fmt.Errorf("making the new key: %w; nothing was revoked", err)
+	}
+	return nil
+}
+
 // carryOut makes the change, in one revision.
 func (o *opened) carryOut(ctx context.Context, p *revocation, r *revokeReport) error {
 	ctx, cancel := context.WithTimeout(ctx, max(defaultTimeout, o.app.flags.timeout))
 	defer cancel()
-	var fresh keyset.Key
 	if p.successor == successorNew {
-		var err error
-		if fresh, err = o.doc.GenerateKey(ctx, o.services, o.app.Now()); err != nil {
-			return fmt.Errorf("making the new key: %w; nothing was revoked", err)
-		}
-		p.primary = fresh.KID
+		p.primary = p.fresh.KID
 	}
 	next, stamp := o.doc.Next(), o.app.stamp()
-	if err := p.apply(next, stamp, fresh); err != nil {
+	if err := p.apply(next, stamp); err != nil {
 		return err
 	}
 	if err := o.save(ctx, next, stamp.At, p.successor != successorKept, p.primary); err != nil {
@@ -325,7 +338,7 @@ func (o *opened) carryOut(ctx context.Context, p *revocation, r *revokeReport) e
 
 // apply makes the change in next: what does not seal goes first, so that there is room for
 // a new key, and the primary last.
-func (p *revocation) apply(next *keyset.Document, n keyset.Note, fresh keyset.Key) error {
+func (p *revocation) apply(next *keyset.Document, n keyset.Note) error {
 	old := next.Primary().KID
 	for _, kid := range p.revoke {
 		if kid == old {
@@ -338,14 +351,14 @@ func (p *revocation) apply(next *keyset.Document, n keyset.Note, fresh keyset.Ke
 	if p.successor == successorKept {
 		return nil
 	}
-	if err := p.succeed(next, n, fresh); err != nil {
+	if err := p.succeed(next, n); err != nil {
 		return err
 	}
 	return next.Revoke(n, old)
 }
 
 // succeed makes another key primary.
-func (p *revocation) succeed(next *keyset.Document, n keyset.Note, fresh keyset.Key) error {
+func (p *revocation) succeed(next *keyset.Document, n keyset.Note) error {
 	switch p.successor {
 	case successorStaged:
 		return next.Promote(n, p.primary)
@@ -357,31 +370,31 @@ func (p *revocation) succeed(next *keyset.Document, n keyset.Note, fresh keyset.
 			return err
 		}
 	}
-	if err := next.Stage(n, fresh); err != nil {
+	if err := next.Stage(n, p.fresh); err != nil {
 		return err
 	}
-	return next.Promote(n, fresh.KID)
+	return next.Promote(n, p.fresh.KID)
 }
 
-// obeyed looks whether every instance holds the revocation.
+// obeyed looks whether every instance holds the revocation, and whether those that do have a
+// key to seal with.
 func (o *opened) obeyed(ctx context.Context, r *revokeReport) turn {
 	now := o.app.Now()
 	obs := o.observe(ctx)
 	step := rotation.Obeyed(o.doc, obs, now)
 	j := judge{o.doc, &obs, o.app.Now()}
-	if step.Kind == rotation.Done {
-		r.Obeyed = formatTime(j.now)
-		r.outlook = outlook{
-			Verdict: verdictDone,
-			Summary: fmt.Sprintf("%s is out of use: every instance has obeyed, as seen at %s", list(r.Revoked), r.Obeyed),
-			Then:    "keytool status; if a key service or a host leaked, see keytool revoke --help",
-		}
-		if j.timed() {
-			r.Summary = fmt.Sprintf("%s is out of use: every server has had the time to obey, at %s", list(r.Revoked), r.Obeyed)
-			return turn{about: "obeyed", line: "every server has had the time to obey", finished: true}
-		}
-		return turn{about: "obeyed", line: fmt.Sprintf("every instance has obeyed: %s", j.countLive(func(*fleet.Report) bool { return true })), finished: true}
+	unable := j.unable()
+	waits := slices.ContainsFunc(unable, j.patient)
+	if step.Kind == rotation.Done && !waits {
+		return o.outOfUse(r, j, unable)
 	}
+	if step.Kind == rotation.Done {
+		step.Kind = rotation.Wait
+	}
+	if slices.ContainsFunc(unable, func(reason rotation.Reason) bool { return !j.patient(reason) }) {
+		step.Kind = rotation.Blocked
+	}
+	step.Reasons = append(unable, step.Reasons...)
 	r.outlook = j.outlook(step)
 	r.Summary = fmt.Sprintf("%s is revoked as revision %d, and %s", list(r.Revoked), o.doc.Revision, r.Summary)
 	r.Then = "run the command again: it goes on waiting"
@@ -391,5 +404,31 @@ func (o *opened) obeyed(ctx context.Context, r *revokeReport) turn {
 		t.line = "giving every server the time to obey"
 	}
 	t.tell(j, step)
+	return t
+}
+
+// outOfUse reports that the revoked keys are out of use, and ends the wait: with a block if
+// instances have obeyed and cannot seal, which no waiting mends.
+func (o *opened) outOfUse(r *revokeReport, j judge, unable []rotation.Reason) turn {
+	r.Obeyed = formatTime(j.now)
+	r.outlook = outlook{
+		Verdict: verdictDone,
+		Summary: fmt.Sprintf("%s is out of use: every instance has obeyed, as seen at %s", list(r.Revoked), r.Obeyed),
+		Then:    "keytool status; if a key service or a host leaked, see keytool revoke --help",
+	}
+	t := turn{about: "obeyed", line: "every instance has obeyed: " + j.countLive(func(*fleet.Report) bool { return true }), finished: true}
+	switch {
+	case j.timed():
+		r.Summary = fmt.Sprintf("%s is out of use: every server has had the time to obey, at %s", list(r.Revoked), r.Obeyed)
+		t.line = "every server has had the time to obey"
+	case len(unable) > 0:
+		cannot := fmt.Sprintf("%d of %s cannot seal", len(unable), count(j.live(), "instance"))
+		step := rotation.Step{Kind: rotation.Blocked, Goal: rotation.Obey, Reasons: unable}
+		r.Verdict, r.Summary, r.Reasons = verdictBlocked, r.Summary+"; but "+cannot, j.outlook(step).Reasons
+		r.Then = "keytool status shows who seals again"
+		t.finished, t.hopeless = false, true
+		t.line += "; but " + cannot
+		t.tell(j, step)
+	}
 	return t
 }

@@ -205,7 +205,7 @@ func (a *app) confirm(what string) error {
 	}
 	in, ok := a.Stdin.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return usagef("%s can cost valid tokens, and nobody is there to ask: add --yes", what)
+		return usagef("%s can cost valid tokens, and nobody is there to ask: add --yes", strings.ToLower(what[:1])+what[1:])
 	}
 	fmt.Fprintf(a.Stderr, "%s can cost valid tokens. Go on? [y/N] ", escape(what))
 	var answer string

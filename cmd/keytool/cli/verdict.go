@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -92,7 +93,7 @@ type judge struct {
 // outlook says what a step means.
 func (j judge) outlook(s rotation.Step) outlook {
 	o := outlook{NotBefore: formatTime(s.NotBefore)}
-	for _, r := range s.Reasons {
+	for _, r := range j.pressing(s) {
 		o.Reasons = append(o.Reasons, j.reason(r, s.Kind))
 	}
 	switch s.Kind {
@@ -109,6 +110,20 @@ func (j judge) outlook(s rotation.Step) outlook {
 		o.Verdict, o.Summary, o.Then = verdictDue, j.step(s), then(s, rotateOn)
 	}
 	return o
+}
+
+// patient reports whether a reason passes by itself, and has the time to.
+func (j judge) patient(r rotation.Reason) bool { return !r.Fault() && j.now.Before(r.Until) }
+
+// pressing returns the reasons of a step; if it is blocked, what blocks it comes before what
+// is only waited for.
+func (j judge) pressing(s rotation.Step) []rotation.Reason {
+	all := slices.Clone(s.Reasons)
+	if s.Kind == rotation.Blocked {
+		rank := map[bool]int{false: 0, true: 1}
+		slices.SortStableFunc(all, func(a, b rotation.Reason) int { return cmp.Compare(rank[j.patient(a)], rank[j.patient(b)]) })
+	}
+	return all
 }
 
 // step says what a step would do.
@@ -156,6 +171,8 @@ func (j judge) waiting(s rotation.Step) string {
 	var peers, whom []string
 	for _, r := range s.Reasons {
 		switch {
+		case s.Kind == rotation.Blocked && j.patient(r):
+			// It is not what blocks, and it is told below.
 		case r.Instance != "":
 			instances[spot{r.Source, r.Address}] = true
 		case r.Peer != "":
@@ -276,7 +293,7 @@ func (j judge) reason(r rotation.Reason, of rotation.Kind) reason {
 		out.line = strings.ReplaceAll(text, formatTime(r.Until), clock(r.Until, j.now))
 	}
 	// What the fleet does by itself needs no remedy, as long as there is time.
-	if of == rotation.Blocked || r.Fault() {
+	if of == rotation.Blocked && !j.patient(r) || r.Fault() {
 		out.Fix = r.Fix()
 	}
 	if out.change = out.line; r.Instance == "" {

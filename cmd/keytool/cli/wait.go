@@ -94,7 +94,7 @@ func (t *turn) tell(j judge, step rotation.Step) {
 		t.line += "; BLOCKED"
 	}
 	var culprits []rotation.Reason
-	for _, r := range step.Reasons {
+	for _, r := range j.pressing(step) {
 		t.hopeless = t.hopeless || r.Code == rotation.NoSource
 		if r.Code == rotation.Settling || r.Code == rotation.Expiring || r.Code == rotation.LiveTokens && r.Until.Before(step.NotBefore) {
 			continue // the time at the end says it
