@@ -19,6 +19,7 @@ func main() {
 	// Without this a reader that has gone, as head does, would kill a run in its middle.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // so that a second signal kills whatever the first one could not end
 	code := cli.Run(ctx, cli.OS(), os.Args[1:]...)
 	stop()
 	os.Exit(code)

@@ -30,6 +30,7 @@ func keytool() {
 	// Without this a reader that has gone, as head does, would kill a run in its middle.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
 	s := cli.OS()
 	if file := os.Getenv("TEST_CLOCK"); file != "" {
 		s.Now, s.Sleep = clock(file).now, clock(file).sleep

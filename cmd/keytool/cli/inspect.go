@@ -153,7 +153,7 @@ type inspection struct {
 }
 
 func (a *app) inspect(ctx context.Context, audienced bool, name string, f *inspectFlags) error {
-	input, err := a.readFile(name, inspect.MaxBytes)
+	input, err := a.readFile(ctx, name, inspect.MaxBytes)
 	if err != nil {
 		return unnamed("inspect", err)
 	}
@@ -167,7 +167,7 @@ func (a *app) inspect(ctx context.Context, audienced bool, name string, f *inspe
 			return usagef("--at is a time such as 2006-01-02T15:04:05Z")
 		}
 	}
-	if i.principal, err = readPrincipal(f.principalFile, f.keepLineEnd); err != nil {
+	if i.principal, err = readPrincipal(ctx, f.principalFile, f.keepLineEnd); err != nil {
 		return err
 	}
 	if err := a.inspectKeys(ctx, i, f); err != nil {
@@ -479,11 +479,11 @@ func (i *inspection) nextUnknown(t *tokenReport) string {
 const maxPrincipal = 64 << 10
 
 // readPrincipal reads a principal as a server would bind it.
-func readPrincipal(file string, keepLineEnd bool) (*binding.Principal, error) {
+func readPrincipal(ctx context.Context, file string, keepLineEnd bool) (*binding.Principal, error) {
 	if file == "" {
 		return nil, nil //nolint:nilnil // no file, no principal
 	}
-	text, err := readLimited(file, maxPrincipal)
+	text, err := readLimited(ctx, file, maxPrincipal)
 	if err != nil {
 		return nil, unnamed("--principal-file", err)
 	}

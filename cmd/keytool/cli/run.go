@@ -46,7 +46,7 @@ func OS() System { return System{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.
 // Run runs keytool with the given arguments, without the program's name, and returns the
 // exit code, see [Exit]. It ends soon after ctx does, with nothing half-written.
 func Run(ctx context.Context, s System, args ...string) int {
-	a := &app{System: s.complete()}
+	a := &app{System: s.complete(), ended: ctx.Done()}
 	a.flags.output = outputOf(args)
 	root := a.root() //nolint:contextcheck // each command gets ctx from ExecuteContext
 	root.SetArgs(args)
@@ -103,7 +103,8 @@ type app struct {
 	flags  flags
 	report report // what the command has found or done; nil if it got nowhere
 
-	reached bool // the store and the key services that the flags name are such
+	ended   <-chan struct{} // closed when the run is to end; nil: never
+	reached bool            // the store and the key services that the flags name are such
 }
 
 func (a *app) root() *cobra.Command {
@@ -208,9 +209,15 @@ func (a *app) confirm(what string) error {
 		return usagef("%s can cost valid tokens, and nobody is there to ask: add --yes", strings.ToLower(what[:1])+what[1:])
 	}
 	fmt.Fprintf(a.Stderr, "%s can cost valid tokens. Go on? [y/N] ", escape(what))
-	var answer string
-	if _, err := fmt.Fscanln(in, &answer); err != nil && !errors.Is(err, io.EOF) {
-		answer = ""
+	answer, err := orLeave(a.ended, func() (answer string, err error) {
+		if _, err := fmt.Fscanln(in, &answer); err != nil && !errors.Is(err, io.EOF) {
+			answer = ""
+		}
+		return answer, nil
+	})
+	if err != nil {
+		fmt.Fprintln(a.Stderr) // below the question
+		return errors.New("nothing was changed")
 	}
 	switch strings.ToLower(answer) {
 	case "y", "yes":

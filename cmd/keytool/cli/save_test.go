@@ -232,7 +232,7 @@ func TestStoreGoesBack(t *testing.T) {
 		}, failed, []string{"are over: remote://store gives another revision 2 than before: "}, 2},
 		{"to before the beginning", func(_ *testing.T, s *remote, _, _ []byte, run func(Exit, string) string) {
 			run(done, "init --replace --yes --reason lost")
-		}, failed, []string{"another keyset has taken the place of the one that this run is about: at remote://store the lineage of fleet is "}, 1},
+		}, failed, []string{"\nkeytool: another keyset has taken the place of the one that this run is about: at remote://store the lineage of fleet is "}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			remotely(t, func(t *testing.T, s *remote, run func(Exit, string) string) {

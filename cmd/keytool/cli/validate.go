@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -50,12 +52,19 @@ times, limits. It does not check the tag, so it does not tell who wrote the docu
 FILE may be - for standard input. It exits 4 if the document is not a keyset.`,
 		Example: "  keytool validate keyset.json",
 		Args:    usageArgs(cobra.ExactArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
-			doc, err := a.readFile(args[0], keyset.MaxBytes)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := a.context(cmd)
+			defer cancel()
+			r := &validateReport{File: args[0], Tag: tagNotChecked}
+			doc, err := a.readFile(ctx, args[0], keyset.MaxBytes)
+			if large := (*largeError)(nil); errors.As(err, &large) {
+				r.Problem, r.Fix = fmt.Sprintf("it is larger than a keyset may be, which is %d bytes", large.limit), "it is another file, or was damaged: take another copy of the keyset, the newest that is valid"
+				a.report = r
+				return exit(refused)
+			}
 			if err != nil {
 				return err
 			}
-			r := &validateReport{File: args[0], Tag: tagNotChecked}
 			a.report = r
 			d, err := keyset.Parse(doc)
 			if err != nil {
@@ -79,24 +88,27 @@ FILE may be - for standard input. It exits 4 if the document is not a keyset.`,
 }
 
 // readFile reads a file, or standard input for "-", and refuses more than limit bytes.
-func (a *app) readFile(name string, limit int64) ([]byte, error) {
-	if name == "-" {
-		return readAll(a.Stdin, "standard input", limit)
+func (a *app) readFile(ctx context.Context, name string, limit int64) ([]byte, error) {
+	if name != "-" {
+		return readLimited(ctx, name, limit)
 	}
-	return readLimited(name, limit)
+	const stdin = "standard input"
+	return reading(ctx, stdin, func() ([]byte, error) { return readAll(a.Stdin, stdin, limit) })
 }
 
-// readLimited reads a file, and refuses more than limit bytes.
-func readLimited(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil && mayBeInput(name) {
-		return nil, usagef("the argument is not the name of a file, and is not shown, since it may be what should be in one: put it on standard input, with - for the name")
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	return readAll(f, name, limit)
+// readLimited reads a file, which may be a pipe, and refuses more than limit bytes.
+func readLimited(ctx context.Context, name string, limit int64) ([]byte, error) {
+	return reading(ctx, name, func() ([]byte, error) {
+		f, err := os.Open(name)
+		if err != nil && mayBeInput(name) {
+			return nil, usagef("the argument is not the name of a file, and is not shown, since it may be what should be in one: put it on standard input, with - for the name")
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }()
+		return readAll(f, name, limit)
+	})
 }
 
 func readAll(in io.Reader, name string, limit int64) ([]byte, error) {
@@ -105,7 +117,17 @@ func readAll(in io.Reader, name string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s is larger than %d bytes", name, limit)
+		return nil, &largeError{name, limit}
 	}
 	return data, nil
+}
+
+// A largeError is that of an input of more bytes than are read.
+type largeError struct {
+	name  string
+	limit int64
+}
+
+func (e *largeError) Error() string {
+	return fmt.Sprintf("%s is larger than %d bytes", e.name, e.limit)
 }

@@ -148,7 +148,7 @@ func pauseUntil(until, now time.Time, p keyset.Policy) time.Duration {
 // wait.
 func lasting(err error) bool {
 	var e *exitError
-	if errors.As(err, &e) && e.code == usage || errors.Is(err, keyset.ErrConfig) {
+	if errors.As(err, &e) && e.code == usage || errors.Is(err, keyset.ErrConfig) || errors.Is(err, errOtherLineage) {
 		return true
 	}
 	var k *keyset.KeyError
