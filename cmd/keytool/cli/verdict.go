@@ -302,6 +302,9 @@ func (j judge) reason(r rotation.Reason, of rotation.Kind) reason {
 	}
 	out.label = r.Instance
 	what := saidOf(out.line, name)
+	if of == rotation.Blocked && j.patient(r) && !strings.Contains(text, formatTime(r.Until)) {
+		what += "; there is time until " + clock(r.Until, j.now)
+	}
 	out.line, out.change = what, r.Instance+": "+what
 	if !r.Seen.IsZero() {
 		out.line = fmt.Sprintf("revision %d, seen %s ago: %s", r.Revision, shortDuration(max(0, j.now.Sub(r.Seen)).Truncate(time.Second)), what)
