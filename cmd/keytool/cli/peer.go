@@ -70,29 +70,34 @@ func (a *app) export(ctx context.Context, e export) error {
 		return fmt.Errorf("--out: %w", err)
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return usagef("%s is there already, and is not replaced: choose a new file", path)
+		left := ""
+		if _, err := os.Lstat(draftOf(path)); err == nil {
+			left = "; and " + draftOf(path) + " is left of an export that was killed: delete it, for it may hold keys"
+		}
+		return usagef("%s is there already, and is not replaced: choose a new file%s", path, left)
 	}
 	c := &change{Action: "export"}
-	written := false
+	var file *draft
 	err = a.apply(ctx, c, func(o *opened, next *keyset.Document, stamp func() keyset.Note) error {
 		keys := exported(next)
 		c.Summary = fmt.Sprintf("%s %s to the peer %s in %s", a.did("hand", "handed"), count(len(keys), "key"), e.peer, path)
 		c.Then = fmt.Sprintf("start the peer with it, delete the file, and: keytool confirm --peer %s", e.peer)
 		if !a.flags.dryRun {
-			// The file comes first. A record of what was never handed over would only make a
-			// promotion wait; keys that no record tells of must not be anywhere.
-			if err := o.writeSecrets(ctx, path, keys); err != nil {
+			var err error
+			if file, err = o.draft(ctx, path, keys); err != nil {
 				return err
 			}
-			written = true
 		}
 		return next.Export(naming(stamp(), e.peer), e.peer, e.ttl)
 	})
-	if err == nil || !written {
+	switch {
+	case file == nil:
 		return err
+	case err != nil:
+		return file.discard(err)
 	}
-	if removeErr := os.Remove(path); removeErr != nil {
-		return fmt.Errorf("%w; and the file with the keys could not be deleted (%w): delete it", err, removeErr)
+	if err = file.publish(); err != nil {
+		a.report = nil
 	}
 	return err
 }
@@ -108,8 +113,9 @@ func exported(d *keyset.Document) []keyset.Key {
 	return keys
 }
 
-// writeSecrets writes the secrets of keys to a new file that nobody else can read.
-func (o *opened) writeSecrets(ctx context.Context, path string, keys []keyset.Key) error {
+// draft opens the secrets of keys, and takes the room for a new file of them that nobody else
+// can read.
+func (o *opened) draft(ctx context.Context, path string, keys []keyset.Key) (*draft, error) {
 	var secrets [][]byte
 	defer func() {
 		for _, s := range secrets {
@@ -119,36 +125,15 @@ func (o *opened) writeSecrets(ctx context.Context, path string, keys []keyset.Ke
 	for _, k := range keys {
 		secret, err := o.services.OpenSecret(ctx, o.doc.Name, k)
 		if err != nil {
-			return fmt.Errorf("opening key %s: %w", k.KID, err)
+			return nil, fmt.Errorf("opening key %s: %w", k.KID, err)
 		}
 		secrets = append(secrets, secret)
 	}
 	text, err := json.Marshal(secrets)
-	defer clear(text)
 	if err != nil {
-		return fmt.Errorf("writing the secrets: %w", err)
+		return nil, fmt.Errorf("writing the secrets: %w", err)
 	}
-	return writeNew(path, text)
-}
-
-// writeNew makes a file of mode 0600. After an error there is none.
-func writeNew(path string, text []byte) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(path))
-		}
-	}()
-	if _, err = f.Write(text); err == nil {
-		err = f.Sync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return newDraft(path, text)
 }
 
 func (a *app) confirmCommand() *cobra.Command {
