@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/echoseal/echoseal/fleet"
 	"github.com/echoseal/echoseal/keyset"
 )
 
@@ -36,8 +37,9 @@ nobody's way.
 With --replace it begins anew in the place of a keyset that is lost for good: no key
 service opens it, or servers hold it and no copy is left. That is with new keys, and for
 the servers another keyset (a new lineage): those that run refuse it, and go on with their
-old keys until they are restarted. Nothing else replaces a keyset, so init can be run
-again by a script that sets up a host.
+old keys until they are restarted. What is not given as a flag is as in the keyset that is
+there, if that can still be verified; if not, init says which values differ. Nothing else
+replaces a keyset, so init can be run again by a script that sets up a host.
 
 Durations are written as 90s, 10m or 720h. keytool policy changes them later.`,
 		Example: `  keytool init --store keyset.json --name billing --key-service localkek:///etc/echoseal/kek.key
@@ -63,11 +65,10 @@ Durations are written as 90s, 10m or 720h. keytool policy changes them later.`,
 					clear(s)
 				}
 			}()
-			note := ""
-			if len(o.Secrets) > 0 && (o.TTL < defaultTTL || !cmd.Flags().Changed("ttl")) {
-				note = fmt.Sprintf("tokens under the secrets are taken to live %s at most, and are refused when their key has retired; if they may live longer: keytool policy --ttl D, which may be lowered when the old keys are gone", shortDuration(o.TTL))
-			}
-			return a.init(ctx, o, replace, note)
+			return a.init(ctx, o, replace, cmd.Flags().Changed("ttl"), func(is settings) (settings, error) {
+				is.ttl, is.policy, err = p.apply(cmd, is.ttl, is.policy)
+				return is, err
+			})
 		},
 	}
 	a.writeFlags(cmd)
@@ -79,7 +80,9 @@ Durations are written as 90s, 10m or 720h. keytool policy changes them later.`,
 	return cmd
 }
 
-func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool, note string) error {
+// init makes the keyset. given completes settings with the flags, of which ttlGiven says whether
+// --ttl is among them.
+func (a *app) init(ctx context.Context, o keyset.InitOptions, replace, ttlGiven bool, given func(settings) (settings, error)) error {
 	if replace && a.flags.reason == "" {
 		return usagef("init --replace needs --reason: it is what the history of the new lineage begins with")
 	}
@@ -91,11 +94,20 @@ func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool, note
 	if _, err := c.store(); err != nil {
 		return err
 	}
-	if o.After, err = c.vacant(ctx, replace); err != nil {
+	old, err := c.vacant(ctx, replace)
+	if err != nil {
 		return err
 	}
 	obs := c.hear(ctx)
 	held := holders(&obs, a.flags.name)
+	expect, err := c.inherit(ctx, &o, old, &obs, given)
+	if err != nil {
+		return err
+	}
+	note := ""
+	if len(o.Secrets) > 0 && (o.TTL < defaultTTL || !ttlGiven) {
+		note = taken(o.TTL)
+	}
 	report := &change{Action: "init", DryRun: a.flags.dryRun, Name: a.flags.name, Store: c.place(), Revision: o.After + 1}
 	report.Reasons, report.Note = held, note
 	if said := unheard(&obs, a.flags.name, !replace && len(held) == 0); said != "" {
@@ -110,6 +122,7 @@ func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool, note
 		return usagef("there is no keyset at %s to replace, and no server that answers holds one: leave out --replace", c.place())
 	}
 	if a.flags.dryRun {
+		report.Note = strings.Trim(strings.Join(append(expect, report.Note), "; "), "; ")
 		what := "a new primary"
 		if n := len(o.Secrets); n > 0 {
 			what = "the ring of " + count(n, "secret")
@@ -119,7 +132,7 @@ func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool, note
 		return a.pendingIfAsked()
 	}
 	if replace {
-		if err := c.confirmReplace(held); err != nil {
+		if err := c.confirmReplace(held, expect); err != nil {
 			return err
 		}
 	}
@@ -147,30 +160,101 @@ func (a *app) init(ctx context.Context, o keyset.InitOptions, replace bool, note
 	return nil
 }
 
-// vacant looks whether a keyset may be written, and returns the revision that it follows.
-func (o *opened) vacant(ctx context.Context, replace bool) (after int64, err error) {
+// taken says what a ceiling means for the tokens under secrets that are taken over.
+func taken(ttl time.Duration) string {
+	return fmt.Sprintf("tokens under the secrets are taken to live %s at most, and are refused when their key has retired; if they may live longer: keytool policy --ttl D, which may be lowered when the old keys are gone", shortDuration(ttl))
+}
+
+// inherit completes the options of a keyset that begins in the place of old: its revision and,
+// where the flags do not say otherwise, its settings if it is verified. What people should
+// know of that it returns. Whoever has copied a key that opens it can have signed it, so that
+// what is kept is told, too. old is nil if there is nothing, or nothing that can be read.
+func (o *opened) inherit(ctx context.Context, to *keyset.InitOptions, old *keyset.Document, obs *fleet.Observation, given func(settings) (settings, error)) (expect []string, err error) {
+	is, err := given(settings{defaultTTL, keyset.DefaultPolicy()})
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case old == nil:
+		expect = otherCeilings(obs, o.app.flags.name, is)
+	case o.verifies(ctx, old):
+		kept, err := given(settings{old.TTL, old.Policy})
+		if err != nil {
+			return nil, err
+		}
+		if differ := is.differ(kept); len(differ) > 0 {
+			expect = []string{"the policy goes on as it was, with " + list(differ)}
+		}
+		is = kept
+	default:
+		there := settings{old.TTL, old.Policy}.rows()
+		for i, row := range is.rows() {
+			if was := there[i].value; was != row.value {
+				expect = append(expect, fmt.Sprintf("%s is %s; in the keyset that is there, which cannot be verified, it is %s: to keep that, --%[1]s %[3]s", row.setting, row.value, was))
+			}
+		}
+	}
+	if old != nil {
+		to.After = old.Revision
+	}
+	to.TTL, to.Policy = is.ttl, is.policy
+	return expect, nil
+}
+
+// verifies reports whether the key services show that a document is a keyset of that name. It
+// has to leave time for what comes then: a service that is lost does not always say so.
+func (o *opened) verifies(ctx context.Context, d *keyset.Document) bool {
+	ctx, cancel := asking(ctx)
+	defer cancel()
+	secret, err := o.services.OpenAuth(ctx, d)
+	if err != nil {
+		o.app.detail("what is there cannot be verified: %v", err)
+		return false
+	}
+	defer clear(secret)
+	auth, err := keyset.NewAuthKey(d.Auth.ID, secret)
+	return err == nil && d.Name == o.app.flags.name && auth.Verify(d) == nil
+}
+
+// otherCeilings says which ceiling servers have of a keyset that is lost: of its policy that is
+// all that their reports tell.
+func otherCeilings(obs *fleet.Observation, name string, is settings) (expect []string) {
+	var ceilings []string
+	for n := range obs.Instances {
+		i := &obs.Instances[n]
+		if i.Err == nil && i.Live() && i.Report.Keyset == name && i.Report.TTL != is.ttl {
+			ceilings = append(ceilings, flagDuration(i.Report.TTL))
+		}
+	}
+	if len(ceilings) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("ttl is %s; servers have %s: to keep it, --ttl, and give what else was not the default with it, which they do not tell", flagDuration(is.ttl), list(uniq(ceilings)))}
+}
+
+// vacant looks whether a keyset may be written, and returns the one that it is to replace, nil
+// if there is none that can be read.
+func (o *opened) vacant(ctx context.Context, replace bool) (old *keyset.Document, err error) {
 	text, version, err := o.source.Load(ctx)
 	switch {
 	case errors.Is(err, keyset.ErrNotExist):
-		return 0, nil
+		return nil, nil
 	case err != nil:
-		return 0, err
+		return nil, err
 	}
-	old, err := keyset.Parse(text)
+	old, err = keyset.Parse(text)
 	switch {
 	case !replace && err != nil:
-		return 0, damaged(o.place(), text, err)
+		return nil, damaged(o.place(), text, err)
 	case !replace:
-		return 0, fmt.Errorf("there is a keyset at %s already; keytool status shows it, and keytool rotate replaces its key", o.place())
+		return nil, fmt.Errorf("there is a keyset at %s already; keytool status shows it, and keytool rotate replaces its key", o.place())
 	}
-	// What cannot be opened cannot be verified either; its revision is only made larger.
-	if err == nil {
-		after = old.Revision
-	} else {
-		o.app.note("what is there is no keyset that can be read (%v); the new one begins at revision 1", err)
+	if err != nil {
+		old = nil
+		o.app.note("what is there is no keyset that can be read (%v); the new one begins at revision 1, with the policy that the flags give", err)
 	}
 	o.text, o.version = text, version
-	return after, nil
+	return old, nil
 }
 
 // inUse says why there is no new keyset: servers hold one of its name.
@@ -185,12 +269,15 @@ func (c *change) inUse() {
 }
 
 // confirmReplace asks before a keyset takes the place of another, which servers may hold.
-func (o *opened) confirmReplace(held []reason) error {
+func (o *opened) confirmReplace(held []reason, expect []string) error {
 	for _, h := range held[:min(len(held), maxReasons)] {
 		o.app.note("expect  %s: %s; it refuses the new keyset until it is started again", h.label, h.line)
 	}
 	if others := len(held) - maxReasons; others > 0 {
 		o.app.note("expect  the same of %s", counted(others, "other server", "other servers"))
+	}
+	for _, line := range expect {
+		o.app.note("expect  %s", line)
 	}
 	if o.version == "" {
 		return o.app.confirm("Beginning a new keyset " + o.app.flags.name + ", while servers hold one,")

@@ -101,6 +101,16 @@ func (s settings) rows() []row {
 	}
 }
 
+// differ returns those of other settings that are not the same, as they are typed.
+func (s settings) differ(other settings) (all []string) {
+	for i, row := range other.rows() {
+		if s.rows()[i].value != row.value {
+			all = append(all, row.setting+" "+row.value)
+		}
+	}
+	return all
+}
+
 func (s settings) json() policyJSON {
 	p := s.policy
 	return policyJSON{
