@@ -232,7 +232,8 @@ func TestFileLock(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		_, err := second.Save(ctx, []byte("two by the other"), version)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), filepath.Join(dir, ".keyset.json.lock")) {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), filepath.Join(dir, ".keyset.json.lock")) ||
+			!strings.Contains(err.Error(), "find it with fuser or lslocks and end it, which frees the lock") {
 			t.Errorf("Save beside another: %v", err)
 		}
 		cancelled, cancel := context.WithCancel(t.Context())
@@ -327,6 +328,14 @@ func TestFileTraps(t *testing.T) {
 	}
 	if _, err := f.Save(t.Context(), []byte("two"), loads(t, f, "one")); err == nil || !strings.Contains(err.Error(), "remove the link") {
 		t.Errorf("Save: %v", err)
+	}
+	for _, taken := range []string{lock, fresh} {
+		if err := errors.Join(os.RemoveAll(lock), os.MkdirAll(filepath.Join(taken, "of somebody"), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Save(t.Context(), []byte("two"), loads(t, f, "one")); err == nil || !strings.Contains(err.Error(), taken) || !strings.Contains(err.Error(), "move the folder away") {
+			t.Errorf("Save beside a folder: %v", err)
+		}
 	}
 	if got, err := os.ReadFile(victim); err != nil || string(got) != "precious" {
 		t.Errorf("%q, %v", got, err)

@@ -121,8 +121,12 @@ func syncFolder(path string) error {
 }
 
 var writeRemedies = map[error]string{
-	syscall.EACCES: "let this user write the folder, and the lock file if it is there",
-	syscall.EROFS:  "nothing can be written there, as in a mounted ConfigMap: change the keyset where it comes from",
-	syscall.EBUSY:  "a file that is mounted by itself cannot be replaced: mount its folder",
-	syscall.ELOOP:  "remove the link, which is in the place of a file of this program",
+	syscall.EACCES:    "let this user write the folder, and the lock file if it is there",
+	syscall.EROFS:     "nothing can be written there, as in a mounted ConfigMap: change the keyset where it comes from",
+	syscall.EBUSY:     "a file that is mounted by itself cannot be replaced: mount its folder",
+	syscall.ELOOP:     "remove the link, which is in the place of a file of this program",
+	syscall.EISDIR:    inPlaceOfFile,
+	syscall.ENOTEMPTY: inPlaceOfFile,
 }
+
+const inPlaceOfFile = "move the folder away, which is in the place of a file of this program"

@@ -130,7 +130,7 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, fmt.Errorf("another writer holds the lock %s: %w", path, ctx.Err())
+			return nil, fmt.Errorf("another writer holds the lock %s: %w; if it does not come to an end, find it with fuser or lslocks and end it, which frees the lock", path, ctx.Err())
 		case <-timer.C:
 		}
 	}
