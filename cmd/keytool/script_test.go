@@ -36,7 +36,8 @@ import (
 //
 //	exits N keytool …          run it, and expect the exit code
 //	clock TIME | +D            set the clock of keytool and of the instances, or move it on
-//	fleet NAME…                start instances, each at an address; ECHOSEAL_FLEET names them
+//	fleet NAME…                start instances, each at an address; ECHOSEAL_FLEET names them;
+//	                           NAME=INSTANCE is one more address of that one
 //	registry NAME…             start instances that are found in a registry
 //	instance NAME WAY…         make one behave badly, or well again: see ways
 //	seals NAME KID N TTL       an instance has sealed N tokens, the last one with that TTL
@@ -198,8 +199,12 @@ func startFleet(ts *testscript.TestScript, _ bool, names []string) {
 	w.open(ts)
 	var uris []string
 	for _, name := range names {
-		i := w.fleet.Start(name)
-		w.instances[name] = i
+		name, of, forwards := strings.Cut(name, "=")
+		i := w.instances[of]
+		if !forwards {
+			i = w.fleet.Start(name)
+			w.instances[name] = i
+		}
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		ts.Check(err)
 		server := &http.Server{Handler: i.Handler(), ErrorLog: discard()}

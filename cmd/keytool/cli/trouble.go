@@ -5,16 +5,20 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/echoseal/echoseal/fleet"
 	"github.com/echoseal/echoseal/rotation"
 )
 
-// What is wrong with an instance that can be relied on: it says so itself.
+// What is wrong with an instance that can be relied on: it says so itself, or two addresses
+// lead to it, or it is to be forgotten.
 const (
 	codeDegraded = rotation.Code("degraded")
 	codeNotReady = rotation.Code("not_ready")
+	codeTwice    = rotation.Code("listed_twice")
+	codeAlive    = rotation.Code("alive")
 )
 
 // look asks the fleet. If somebody holds a later revision than the one that was read, that
@@ -62,7 +66,57 @@ func (j judge) troubles(at time.Time) []reason {
 			}
 		}
 	}
+	return append(all, j.twice()...)
+}
+
+// twice are the instances that two sources list at different places. One of the two may be
+// that of a balancer, or of another instance, which nobody hears then. That a name leads to
+// one process by several addresses, or that a registry has it as well, is as it should be.
+func (j judge) twice() (all []reason) {
+	hosts, answered := make(map[string]bool), make(map[string]bool)
+	for _, s := range j.obs.Sources {
+		hosts[hostOf(s)] = true
+	}
+	for i := range j.obs.Instances {
+		answered[j.obs.Instances[i].Source] = true
+	}
+	for _, f := range j.obs.Failures {
+		answered[f.Source] = true
+	}
+	for n := range j.obs.Instances {
+		i := &j.obs.Instances[n]
+		listed := hostOf(i.Source) != ""
+		for _, also := range i.Also {
+			if hosts[also] || listed && also != i.Report.ID {
+				all = append(all, j.answeredByOne(i, i.Address, also))
+			}
+		}
+		for _, s := range j.obs.Sources { // of one host and port, with another path
+			if listed && hostOf(s) == i.Address && !answered[s] {
+				all = append(all, j.answeredByOne(i, i.Source, s))
+			}
+		}
+	}
 	return all
+}
+
+func (j judge) answeredByOne(i *fleet.Instance, one, other string) reason {
+	said := rotation.About(codeTwice, i)
+	said.Detail = one + " and " + other + " are answered by one process"
+	r := j.reason(said, rotation.Blocked)
+	r.Fix = "see whether one of the two is a balancer, or has a wrong port: an instance behind it is not heard; if both are of one server, leave one out of --fleet"
+	r.said = true
+	return r
+}
+
+// hostOf returns the HOST:PORT of a source that is one address, "" of any other.
+func hostOf(source string) string {
+	address, ok := strings.CutPrefix(source, "http://")
+	if !ok {
+		return ""
+	}
+	host, _, _ := strings.Cut(address, "/")
+	return host
 }
 
 // complaints are what an instance says is wrong with it.
