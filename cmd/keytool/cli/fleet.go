@@ -16,6 +16,7 @@ import (
 
 	"github.com/echoseal/echoseal/fleet"
 	"github.com/echoseal/echoseal/keyset"
+	"github.com/echoseal/echoseal/rotation"
 )
 
 func (a *app) fleetCommand() *cobra.Command {
@@ -47,15 +48,17 @@ func (a *app) forgetCommand() *cobra.Command {
 		Short: "Takes an instance that died out of the registry, so that nothing waits for it",
 		Long: `forget takes the report of an instance out of the registry, before it lapses by itself.
 Make sure that the process is gone: if it still runs, tokens of it may be refused after
-the next promotion. An instance that is listed by its address cannot be forgotten: take
-the address off the list. keytool fleet -o json shows the ids, and so does keytool status
-of one that is in the way.`,
+the next promotion. One whose last report is fresh is alive, and is not forgotten without
+--force: stop it, or wait for three times the interval at which it reports. An instance
+that is listed by its address cannot be forgotten: take the address off the list. keytool
+fleet -o json shows the ids, and so does keytool status of one that is in the way.`,
 		Example: "  keytool fleet forget 5b1d7c0e9f2a4d36a1c48e07d2b95f13 --reason \"host is gone\"",
 		Args:    usageArgs(cobra.ExactArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.forget(cmd, args[0]) },
 	}
 	a.writeFlags(cmd)
 	a.yesFlag(cmd)
+	cmd.Flags().BoolVar(&a.flags.force, "force", false, "forget it though its last report is fresh; needs --reason")
 	return cmd
 }
 
@@ -80,12 +83,17 @@ func (a *app) forget(cmd *cobra.Command, id string) error {
 	if a.flags.reason == "" {
 		return usagef("fleet forget needs --reason")
 	}
+	c := &change{Action: "forget-instance"}
+	if !a.flags.force && alive(instance, obs.Ended) {
+		c.outlook = judge{o.doc, &obs, a.Now()}.alive(instance)
+		o.unchanged(c)
+		return exit(blocked)
+	}
 	if err := a.confirm("Forgetting the instance " + id); err != nil {
 		return err
 	}
 	ctx, cancel = a.context(cmd) // people take their time to answer
 	defer cancel()
-	c := &change{Action: "forget-instance"}
 	c.Summary = fmt.Sprintf("%s the instance %s (%s)", a.did("forget", "forgot"), id, instance.Name())
 	c.Then = "nothing waits for it any more"
 	if err := o.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
@@ -102,6 +110,21 @@ func (a *app) forget(cmd *cobra.Command, id string) error {
 		}
 	}
 	return nil
+}
+
+// alive reports whether what an instance has last reported is fresh, and not its end.
+func alive(i *fleet.Instance, now time.Time) bool {
+	return i.Err == nil && !i.Report.Stopped && i.Report.Fresh(now)
+}
+
+// alive says why an instance is not forgotten: until it reports again a promotion would go
+// on without it.
+func (j judge) alive(i *fleet.Instance) outlook {
+	said := rotation.About(codeAlive, i)
+	said.Detail = "it is alive, and a promotion would go on without it"
+	r := j.reason(said, rotation.Blocked)
+	r.Fix = "stop it first; if it is dead already, its report is not fresh any more " + shortDuration(3*i.Report.Every) + " after it was made"
+	return outlook{Verdict: verdictBlocked, Summary: r.head, Reasons: []reason{r}, Then: "the same command again"}
 }
 
 // registered returns the instance that a registry has under an id. Of one that it has not,
