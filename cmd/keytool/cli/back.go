@@ -14,14 +14,19 @@ func (a *app) abortCommand() *cobra.Command {
 		Use:   "abort",
 		Short: "Drops the staged key, and with it the rotation that has begun",
 		Long: `abort takes the staged key out of the keyset. No token was ever sealed with it, so no
-token is lost. It needs no report from the servers.`,
+token is lost. It needs no report from the servers; but if one of them holds a later
+revision than the store, or the same with another content, abort is blocked: the store has
+an old copy then.`,
 		Example: "  keytool abort --dry-run\n  keytool abort --reason \"mcp-c cannot open it\"",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.reasoned(); err != nil {
+				return err
+			}
 			ctx, cancel := a.context(cmd)
 			defer cancel()
 			c := &change{Action: "abort"}
-			return a.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
+			return a.applyNewest(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
 				kid := keyIn(next, keyset.Staged)
 				if kid == "" {
 					return fmt.Errorf("no key of %s is staged, so there is nothing to abort", next.Name)
@@ -33,6 +38,7 @@ token is lost. It needs no report from the servers.`,
 		},
 	}
 	a.writeFlags(cmd)
+	a.forceFlags(cmd)
 	return cmd
 }
 
@@ -42,11 +48,16 @@ func (a *app) rollbackCommand() *cobra.Command {
 		Short: "Swaps the primary back while the old one is still retiring",
 		Long: `rollback makes the key that was promoted before the present primary primary again; the
 present one becomes retiring. Every server still has both, so no token is lost, and no
-report from the servers is needed. Run again it changes nothing: the way forward is
-keytool rotate --replace, with a new key.`,
+report from the servers is needed; but if one of them holds a later revision than the
+store, or the same with another content, rollback is blocked: the store has an old copy
+then. Run again it changes nothing: the way forward is keytool rotate --replace, with a
+new key.`,
 		Example: "  keytool rollback --dry-run\n  keytool rollback --reason \"refused tokens since the promotion\"",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.reasoned(); err != nil {
+				return err
+			}
 			ctx, cancel := a.context(cmd)
 			defer cancel()
 			o, err := a.open(ctx)
@@ -55,6 +66,9 @@ keytool rotate --replace, with a new key.`,
 			}
 			defer o.close()
 			c := &change{Action: "rollback"}
+			if err := o.newest(ctx, c); err != nil {
+				return err
+			}
 			if o.rolledBack(c) {
 				return nil
 			}
@@ -70,6 +84,7 @@ keytool rotate --replace, with a new key.`,
 		},
 	}
 	a.writeFlags(cmd)
+	a.forceFlags(cmd)
 	return cmd
 }
 

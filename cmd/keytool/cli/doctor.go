@@ -288,6 +288,10 @@ func (a *app) doctorKeys(ctx context.Context, r *doctorReport, o *opened) {
 		}
 	}
 	now := a.Now()
+	if stamps := ofAnotherTime(o.doc, now); len(stamps) > 0 {
+		r.add("keyset "+o.doc.Name, isFailed, fmt.Sprintf("this clock shows %s, and later than that, by more than max-skew, are %s", formatTime(now), list(few(stamps))),
+			"set this clock, or if it is right, that of the host that was ahead; what counts from such a time comes later than it could")
+	}
 	if p := o.doc.Primary(); now.Sub(p.Promoted) > o.doc.Policy.MaxAge {
 		r.add("key "+p.KID, isWarning, fmt.Sprintf("it is primary for %s, and max-age is %s", shortDuration(now.Sub(p.Promoted)), shortDuration(o.doc.Policy.MaxAge)), "keytool rotate --wait")
 	}

@@ -44,12 +44,16 @@ Whoever has the file has the keys: hand it over in a safe way, and delete it.`,
 			if !peerPattern.MatchString(e.peer) {
 				return usagef("--peer is a name of small letters, digits, and .-_ behind the first, at most 63, not %s", shown(e.peer))
 			}
+			if err := a.reasoned(); err != nil {
+				return err
+			}
 			ctx, cancel := a.context(cmd)
 			defer cancel()
 			return a.export(ctx, e)
 		},
 	}
 	a.writeFlags(cmd)
+	a.forceFlags(cmd)
 	cmd.Flags().StringVar(&e.peer, "peer", "", "the `NAME` of the peer")
 	cmd.Flags().DurationVar(&e.ttl, "ttl", 0, "how long the peer's tokens live, such as 10m: the ttl of its RequestStateSecurity")
 	cmd.Flags().StringVar(&e.path, "out", "", "the `FILE` to write; it must not be there yet")
@@ -78,7 +82,7 @@ func (a *app) export(ctx context.Context, e export) error {
 	}
 	c := &change{Action: "export"}
 	var file *draft
-	err = a.apply(ctx, c, func(o *opened, next *keyset.Document, stamp func() keyset.Note) error {
+	err = a.applyNewest(ctx, c, func(o *opened, next *keyset.Document, stamp func() keyset.Note) error {
 		keys := exported(next)
 		c.Summary = fmt.Sprintf("%s %s to the peer %s in %s", a.did("hand", "handed"), count(len(keys), "key"), e.peer, path)
 		c.Then = fmt.Sprintf("start the peer with it, delete the file, and: keytool confirm --peer %s", e.peer)

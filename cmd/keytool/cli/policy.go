@@ -148,6 +148,8 @@ type policyReport struct {
 	Before *policyJSON `json:"before,omitempty"` // all of it, if something was changed
 	Was    *formerJSON `json:"was,omitempty"`    // what still counts where it is larger
 
+	*outlook // what is in the way of the change; nil if nothing is
+
 	is, before settings
 	former     *keyset.FormerPolicy // nil if none counts any more
 }
@@ -169,7 +171,17 @@ type formerJSON struct {
 	Until    string `json:"until"`
 }
 
+func (r *policyReport) needs(flags string) {
+	if r.outlook != nil {
+		r.outlook.needs(flags)
+	}
+}
+
 func (r *policyReport) text(p *printer) {
+	if r.outlook != nil {
+		r.outlook.text(p, r.DryRun)
+		return
+	}
 	what := "the policy of " + r.Name
 	if r.Verdict != verdictOK {
 		what = map[bool]string{true: "change ", false: "changed "}[r.DryRun] + what
@@ -226,7 +238,10 @@ max-skew, fewer min-instances, a max-stale that ends later, proof settle.
 
 settle, max-stale and max-skew cannot be lowered while a rotation is unfinished. After
 they were, the former values go on counting for as long as the three are together: the
-column WAS shows them, and the line below it until when.`,
+column WAS shows them, and the line below it until when.
+
+A change is blocked if a server holds a later revision than the store, or the same with
+another content: the store has an old copy then. --force goes over that, too.`,
 		Example: "  keytool policy\n  keytool policy --ttl 20m --min-instances 3\n  keytool policy --max-age 1440h --force --reason \"fewer rotations\" --yes",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -238,7 +253,7 @@ column WAS shows them, and the line below it until when.`,
 	a.writeFlags(cmd)
 	a.yesFlag(cmd)
 	p.add(cmd, keyset.Policy{}, 0)
-	cmd.Flags().BoolVar(&a.flags.force, "force", false, "loosen the policy; needs --reason")
+	cmd.Flags().BoolVar(&a.flags.force, "force", false, "loosen the policy, or change it though servers hold another revision that is as new or newer, or this clock is behind; needs --reason")
 	return cmd
 }
 
@@ -258,6 +273,18 @@ func (a *app) policy(ctx context.Context, cmd *cobra.Command, flags *policyFlags
 		return nil
 	}
 	if _, err := o.store(); err != nil {
+		return err
+	}
+	if in, err := o.upToDate(ctx, "keytool policy"); err != nil {
+		if in != nil {
+			r := newPolicyReport(o, o.doc, o.doc, verdictOK)
+			r.Verdict, r.DryRun, r.outlook = in.Verdict, a.flags.dryRun, in
+			a.report = r
+		}
+		return err
+	}
+	before = o.doc // which may have been read anew
+	if ttl, policy, err = flags.apply(cmd, before.TTL, before.Policy); err != nil {
 		return err
 	}
 	if what := loosened(before.Policy, policy); what != "" {

@@ -120,6 +120,9 @@ func (a *app) revoke(cmd *cobra.Command, kids []string, flags revokeFlags) error
 		return err
 	}
 	r := plan.report(o, &obs)
+	if len(plan.revoke) > 0 {
+		r.Expect = append(r.Expect, expected(o.behindHistory(), judge{o.doc, &obs, a.Now()}.overtaken(obs.Began))...)
+	}
 	a.report = r
 	if a.flags.dryRun {
 		if len(plan.revoke) == 0 {

@@ -174,6 +174,10 @@ func (a *app) rewrapEach(ctx context.Context, c *change, how, nothing string, wr
 	if _, err := o.store(); err != nil {
 		return err
 	}
+	culprits, err := o.overtaken(ctx)
+	if err != nil {
+		return err
+	}
 	all := make(map[string][]keyset.WrappedKey)
 	for _, e := range wrappedEntries(o.doc) {
 		wrapped, err := wrap(o, e)
@@ -189,6 +193,7 @@ func (a *app) rewrapEach(ctx context.Context, c *change, how, nothing string, wr
 		o.unchanged(c)
 		return nil
 	}
+	a.expect(expected("", culprits))
 	c.Summary = a.did("wrap ", "wrapped ") + count(len(all), "key") + how
 	return o.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
 		return next.Rewrap(stamp(), all)
@@ -213,6 +218,11 @@ func (a *app) rewrapDrop(ctx context.Context, uri string) error {
 	if err != nil {
 		return err
 	}
+	culprits, err := o.overtaken(ctx)
+	if err != nil {
+		return err
+	}
+	a.expect(expected("", culprits))
 	if err := a.confirm("Dropping the wrappings under " + list(services)); err != nil {
 		return err
 	}

@@ -35,8 +35,9 @@ is for.
 --settle, --max-skew, --max-stale, --max-age and --min-instances count for this run where
 they are stricter than the policy, which keytool policy shows; looser ones need --force
 and --reason. Durations are written as 90s, 10m or 720h. --force also promotes against
-whatever is in the way, and begins on a keyset that servers have a later revision of:
-until every instance has read the new revision tokens may be refused.`,
+whatever is in the way, begins on a keyset that servers have a later revision of, and goes
+by this host's clock though it is behind the last change, or ahead of a server's when a
+key is retired: until every instance has read the new revision tokens may be refused.`,
 		Example: `  keytool rotate --wait
   keytool rotate --replace 4c11d0e2 --wait --reason "quarterly"
   keytool rotate --dry-run --exit-code`,
@@ -95,8 +96,8 @@ func (a *app) rotate(cmd *cobra.Command, flags *rotateFlags) error {
 			return err
 		}
 	}
-	if a.flags.force && a.flags.reason == "" {
-		return usagef("--force needs --reason: it is outside of what keytool guarantees, and the history has to say why")
+	if err := a.reasoned(); err != nil {
+		return err
 	}
 	if a.flags.force {
 		if err := a.confirm("Forcing a rotation"); err != nil {
@@ -139,6 +140,9 @@ func (r *rotating) turn(ctx context.Context, cmd *cobra.Command) (turn, error) {
 		return turn{}, err
 	}
 	if err := r.replaceable(); err != nil {
+		return turn{}, err
+	}
+	if err := tooLate(r.behindHistory()); err != nil && !r.app.flags.force {
 		return turn{}, err
 	}
 	now, obs, err := r.look(ctx)
@@ -343,7 +347,7 @@ func (j judge) taken(s stepJSON, then rotation.Step) string {
 		return fmt.Sprintf("3/3 drained %s; retiring it not before %s (ttl %s + clocks %s). Safe to interrupt; run again to finish.",
 			s.KID, clock(at, j.now), shortDuration(k.MaxTTL), shortDuration(2*p.MaxSkew))
 	default:
-		return fmt.Sprintf("3/3 retired %s as revision %d", s.KID, s.Revision)
+		return fmt.Sprintf("3/3 retired %s%s as revision %d", s.KID, against(s), s.Revision)
 	}
 }
 

@@ -258,12 +258,14 @@ func then(s rotation.Step, rotate string) string {
 	switch {
 	case s.Kind.Changes(), s.Goal == rotation.Stage:
 		return rotate
+	case s.Goal != rotation.Promote && s.Goal != rotation.Drain && s.Goal != rotation.Retire:
+		return ""
+	case slices.ContainsFunc(s.Reasons, leftBehind):
+		return rotate // a step back would fork the keyset, too
 	case s.Goal == rotation.Promote:
 		return rotate + "      or give up: keytool abort"
-	case s.Goal == rotation.Drain, s.Goal == rotation.Retire:
-		return rotate + "      or go back: keytool rollback"
 	default:
-		return ""
+		return rotate + "      or go back: keytool rollback"
 	}
 }
 

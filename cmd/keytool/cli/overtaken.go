@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echoseal/echoseal/keyset"
+	"github.com/echoseal/echoseal/rotation"
+)
+
+// A change has to be made in the newest document, and by a clock that is right: one in a
+// document that servers have left behind, as after the store was restored from an old copy,
+// forks the keyset, and a stamp from before the last change makes later waits too short.
+
+// forceFlags are those of the commands that go on against nothing else than that.
+func (a *app) forceFlags(cmd *cobra.Command) {
+	a.yesFlag(cmd)
+	cmd.Flags().BoolVar(&a.flags.force, "force", false, "go on though servers hold another revision that is as new or newer, or this clock is behind; needs --reason")
+}
+
+// reasoned sees that --force has a reason.
+func (a *app) reasoned() error {
+	if a.flags.force && a.flags.reason == "" {
+		return usagef("--force needs --reason: it is outside of what keytool guarantees, and the history has to say why")
+	}
+	return nil
+}
+
+// upToDate sees, before a change is made, that servers have not left the document behind,
+// and that the clock has not been left behind by the history. If they have, it returns
+// the report of what is in the way with the error; with --force it says what to expect, and
+// asks. command is what to type again.
+func (o *opened) upToDate(ctx context.Context, command string) (*outlook, error) {
+	a := o.app
+	late := o.behindHistory()
+	if err := tooLate(late); err != nil && !a.flags.force {
+		return nil, err
+	}
+	culprits, err := o.overtaken(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(culprits) == 0 && late == "":
+		return nil, nil
+	case !a.flags.force:
+		return &outlook{
+			Verdict: verdictBlocked, Summary: "the store does not have the newest keyset, and what is written there now would fork it",
+			Reasons: culprits, Then: "settle that first; then: " + command,
+		}, exit(blocked)
+	}
+	a.expect(expected(late, culprits))
+	if err := a.reasoned(); err != nil {
+		return nil, err
+	}
+	return nil, a.confirm("Going on with " + command)
+}
+
+// newest makes c the report if its change is not to be made, see [opened.upToDate].
+func (o *opened) newest(ctx context.Context, c *change) error {
+	in, err := o.upToDate(ctx, "keytool "+c.Action)
+	if in != nil {
+		c.outlook = *in
+		o.unchanged(c)
+	}
+	return err
+}
+
+// applyNewest opens the keyset, and makes one change if nothing tells that it is not the
+// newest.
+func (a *app) applyNewest(ctx context.Context, c *change, m move) error {
+	o, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	if err := o.newest(ctx, c); err != nil {
+		return err
+	}
+	return o.apply(ctx, c, m)
+}
+
+// overtaken asks the fleet, if there is one to ask, and returns who proves that the document
+// is not the newest. Half of the time that is left is for it, and who does not answer
+// says nothing.
+func (o *opened) overtaken(ctx context.Context) ([]reason, error) {
+	if len(o.sources) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := asking(ctx)
+	defer cancel()
+	at, obs, err := o.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return judge{o.doc, &obs, o.app.Now()}.overtaken(at), nil
+}
+
+// overtaken returns who proves that the document is not the newest. At is before the fleet
+// was asked.
+func (j judge) overtaken(at time.Time) (all []reason) {
+	for _, r := range rotation.Faults(j.doc, *j.obs, at) {
+		if leftBehind(r) {
+			all = append(all, j.reason(r, rotation.Blocked))
+		}
+	}
+	return all
+}
+
+// leftBehind reports whether a reason proves that the document is not the newest.
+func leftBehind(r rotation.Reason) bool {
+	return r.Code == rotation.NewerRevision || r.Code == rotation.Fork
+}
+
+// behindHistory says so if the clock shows a time from before the last change, by more than
+// any two clocks may be apart; else it returns "".
+func (o *opened) behindHistory() string {
+	d, now := o.doc, o.app.Now()
+	n := len(d.History)
+	if n == 0 || !ahead(d.History[n-1].At, now, d.Policy) {
+		return ""
+	}
+	last := d.History[n-1]
+	return fmt.Sprintf("the clock of this host shows %s, and the last change, %s by %s, is dated %s", formatTime(now), last.Action, last.Actor, formatTime(last.At))
+}
+
+// tooLate is the error of what behindHistory says.
+func tooLate(late string) error {
+	if late == "" {
+		return nil
+	}
+	return &exitError{code: blocked, err: fmt.Errorf("%s: set this clock; or if it is right, set that of the host that made the change, and to go on then give --force --reason TEXT", late)}
+}
+
+// ahead reports whether a stamp, which is rounded up to the millisecond, is further ahead of
+// a clock than any other clock may be.
+func ahead(stamp, now time.Time, p keyset.Policy) bool {
+	return stamp.After(now.Add(p.At(now).MaxSkew + time.Millisecond))
+}
+
+// expected says what comes of a change that is made all the same.
+func expected(late string, culprits []reason) (all []string) {
+	if late != "" {
+		all = append(all, late+": what is counted from this change may come too early")
+	}
+	for _, r := range culprits {
+		all = append(all, fmt.Sprintf("%s: %s; it refuses what is written now until the store has a later revision than it holds", r.label, r.line))
+	}
+	return all
+}
+
+// expect says it before the change is made.
+func (a *app) expect(lines []string) {
+	for _, line := range lines {
+		a.note("expect  %s", line)
+	}
+}
+
+// ofAnotherTime are the stamps of a document that are ahead of the clock, each with what it
+// is of.
+func ofAnotherTime(d *keyset.Document, now time.Time) (all []string) {
+	add := func(at time.Time, what string) {
+		if ahead(at, now, d.Policy) {
+			all = append(all, fmt.Sprintf("%s %s", what, formatTime(at)))
+		}
+	}
+	for _, k := range d.Keys {
+		add(k.Created, k.KID+" created")
+		add(k.Staged, k.KID+" staged")
+		add(k.Promoted, k.KID+" promoted")
+		add(k.Demoted, k.KID+" demoted")
+		add(k.Drained, k.KID+" drained")
+		add(k.Revoked, k.KID+" revoked")
+	}
+	for _, e := range d.History {
+		add(e.At, e.Action+" by "+e.Actor)
+	}
+	return all
+}
