@@ -108,8 +108,8 @@ func TestContents(t *testing.T) {
 				t.Errorf("%s is not told from a setting that is wrong: %v", name, err)
 			}
 			back, anew, found := strings.Cut(fmt.Sprint(err), "if no copy is left, ")
-			if !found || !strings.Contains(back, "put its copy back, ") || strings.Contains(back, "urandom") || !strings.Contains(back+anew, "move it away") ||
-				!strings.Contains(anew, "head -c 32 /dev/urandom > "+path) || !strings.Contains(anew, "keytool init --replace") {
+			if !found || !strings.Contains(back, "put its copy back, ") || strings.Contains(back, "keytool kek new") || !strings.Contains(back+anew, "move it away") ||
+				!strings.Contains(anew, "keytool kek new "+path+"; ") || !strings.Contains(anew, "keytool init --replace") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

@@ -233,7 +233,7 @@ func TestKeyErrors(t *testing.T) {
 		{"ended before Unwrap", ended, unwrap(good), keyset.Unavailable, []string{"unwrap with " + service, "context canceled"}},
 		{"ended before Wrap", ended, wrap(32), keyset.Unavailable, []string{"wrap with " + service}},
 		{"ended before Open", ended, opening(uri(path)), keyset.Unavailable, []string{"open with localkek://" + path}},
-		{"no such file", t.Context(), opening(uri(missing)), keyset.NotFound, []string{"open with localkek://" + missing, "head -c 32 /dev/urandom > " + missing}},
+		{"no such file", t.Context(), opening(uri(missing)), keyset.NotFound, []string{"open with localkek://" + missing, "keytool kek new " + missing}},
 		{"no such folder", t.Context(), opening(uri(path + "/kek")), keyset.NotFound, []string{path + "/kek"}},
 		{"a link to itself", t.Context(), opening(uri(loop)), keyset.NotFound, []string{loop}},
 		{"no such passphrase", t.Context(), opening(uri(parameters, "passphrase-file="+missing)), keyset.NotFound, []string{"localkek://" + parameters, missing, "passphrase-file", passphraseVariable}},

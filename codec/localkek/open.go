@@ -80,7 +80,7 @@ func (l *location) uri() string { return prefix + l.path }
 // if there is no copy.
 func (l *location) recover(anew string) string {
 	return "put its copy back, for no other key opens what it has wrapped; only for a first set-up, or if no copy is left, " + anew +
-		": (umask 077; set -C; head -c 32 /dev/urandom > " + l.path + "); what it alone has wrapped is lost then, and a keyset has to begin anew, without its tokens in flight: keytool init --replace"
+		": keytool kek new " + l.path + "; what it alone has wrapped is lost then, and a keyset has to begin anew, without its tokens in flight: keytool init --replace"
 }
 
 // damaged returns the error for a key file whose content is none.

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"reflect"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -336,6 +338,11 @@ func (l *logbook) wantInternal(t *testing.T) string {
 		t.Fatalf("log is %v, want one internal error", records)
 	}
 	text, _ := records[0]["error"].(string)
+	for _, named := range regexp.MustCompile(`Options\.(\w+)`).FindAllStringSubmatch(text, -1) {
+		if _, ok := reflect.TypeFor[gosdk.Options]().FieldByName(named[1]); !ok {
+			t.Errorf("%q names %s, which there is not", text, named[0])
+		}
+	}
 	return text
 }
 

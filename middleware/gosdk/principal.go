@@ -65,7 +65,7 @@ func (k OAuthKeys) principal(ctx context.Context, req mcp.Request) (binding.Prin
 	}
 	if isBlank(client) && isBlank(subject) {
 		// Everyone with such a token would be one principal, whoever issued it.
-		return binding.Principal{}, errors.New("the bearer token names neither a client nor a user; have the TokenVerifier set UserID, or give OAuthKeys or a Principal function")
+		return binding.Principal{}, errors.New("the bearer token names neither a client nor a user; have the TokenVerifier set UserID, or name the keys of TokenInfo.Extra in Options.OAuth, or set Options.Principal")
 	}
 	if client == nil {
 		client = new(string)

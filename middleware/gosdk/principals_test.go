@@ -219,7 +219,7 @@ func TestBearerTokenThatTellsNoPrincipalDeniesBothWays(t *testing.T) {
 		info *auth.TokenInfo
 		log  string
 	}{
-		"nothing":         {&auth.TokenInfo{}, "names neither a client nor a user"},
+		"nothing":         {&auth.TokenInfo{}, "in Options.OAuth, or set Options.Principal"},
 		"issuer only":     {&auth.TokenInfo{Extra: map[string]any{"iss": "https://a"}}, "names neither a client nor a user"},
 		"empty strings":   {&auth.TokenInfo{Extra: map[string]any{"client_id": "", "sub": ""}}, "names neither a client nor a user"},
 		"client a number": {&auth.TokenInfo{UserID: "zoe", Extra: map[string]any{"client_id": 4711}}, `TokenInfo.Extra["client_id"] of the bearer token is a int`},

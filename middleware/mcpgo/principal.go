@@ -30,7 +30,7 @@ func (b *boundary) principal(ctx context.Context, header http.Header) (p binding
 // nobody is the default of [Options.Principal].
 func nobody(header http.Header) binding.Principal {
 	if header.Get("Authorization") != "" {
-		return binding.FailedPrincipal(errors.New("the request has an Authorization header and nothing tells whose it is; give a Principal function (one that returns the zero Principal binds states to nobody)"))
+		return binding.FailedPrincipal(errors.New("the request has an Authorization header and nothing tells whose it is; set Options.Principal to a function that does (one that returns the zero Principal binds states to nobody)"))
 	}
 	return binding.Principal{}
 }

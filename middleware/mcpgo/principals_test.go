@@ -128,7 +128,7 @@ func TestAuthorizationWithoutAPrincipalFunctionIsDenied(t *testing.T) {
 	s := d.serve(t, server.WithStateLess(true))
 	for _, method := range methods {
 		s.post(t, call{method: method}.message(modern), "zoe").internal(t)
-		if text := d.log.wantInternal(t); !strings.Contains(text, "Principal function") || strings.Contains(text, "zoe") {
+		if text := d.log.wantInternal(t); !strings.Contains(text, "set Options.Principal") || strings.Contains(text, "zoe") {
 			t.Errorf("the log says %q", text)
 		}
 		d.seen()
