@@ -132,7 +132,10 @@ func unheard(obs *fleet.Observation, name string, first bool) string {
 }
 
 // absent says what to do if there is nothing at a place.
-func absent(place string) error {
+func absent(source keyset.Source, place string) error {
+	if _, ok := source.(keyset.Store); !ok {
+		return fmt.Errorf("%w at %s, which can only be read: put it where that comes from; keytool init makes one in a store that can be written, such as a file", keyset.ErrNotExist, place)
+	}
 	return fmt.Errorf("%w at %s: if there was one, put its backup back; if there never was, keytool init makes one", keyset.ErrNotExist, place)
 }
 

@@ -164,7 +164,7 @@ func (a *app) inspect(ctx context.Context, audienced bool, name string, f *inspe
 	i := &inspection{audience: f.audience, audienced: audienced, now: a.Now(), showState: f.showState}
 	if f.at != "" {
 		if i.now, err = time.Parse(time.RFC3339, f.at); err != nil {
-			return usagef("--at is a time such as 2006-01-02T15:04:05Z")
+			return usagef("--at is a time such as 2026-12-02T03:10:00Z")
 		}
 	}
 	if i.principal, err = readPrincipal(ctx, f.principalFile, f.keepLineEnd); err != nil {
@@ -245,10 +245,10 @@ func (a *app) unverified(ctx context.Context) (*keyset.Document, error) {
 	defer closeSource(source)
 	text, _, err := source.Load(ctx)
 	if errors.Is(err, keyset.ErrNotExist) {
-		return nil, absent(a.placeOf(source))
+		return nil, absent(source, a.placeOf(source))
 	}
 	if err != nil {
-		return nil, err
+		return nil, &exitError{code: failed, err: err} // as where a keyset is verified
 	}
 	doc, err := keyset.Parse(text)
 	if err != nil {

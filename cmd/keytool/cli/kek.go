@@ -53,6 +53,7 @@ nobody can open what it wraps.`,
 				return err
 			}
 			a.settings()
+			a.made = "the key file is there: " + path
 			a.report = &kekReport{Path: path, Service: service, second: len(a.flags.keyServices) > 0 && !slices.Contains(a.flags.keyServices, "localkek://"+path)}
 			return nil
 		},

@@ -147,7 +147,7 @@ func (a *app) placeOf(source keyset.Source) string {
 func (o *opened) load(ctx context.Context) error {
 	text, version, err := o.source.Load(ctx)
 	if errors.Is(err, keyset.ErrNotExist) {
-		return absent(o.place())
+		return absent(o.source, o.place())
 	}
 	if err != nil {
 		return &exitError{code: failed, err: err} // be it that what is there is not accepted: it was not typed

@@ -44,15 +44,24 @@ func (a *app) finish(err error) Exit {
 		if code == done {
 			code = failed
 		}
-		a.tell("keytool: printing the result: %s", printErr)
+		what := fmt.Sprintf("printing the result: %s", printErr)
+		if a.made != "" {
+			what += "; " + a.made
+		}
+		a.tellOf(what)
 	}
 	if err != nil && !errors.Is(err, errSilent) {
-		a.tell("keytool: %s", err)
-		if flags := a.keysetFlagsGiven(); flags != "" && a.reached && namesCommand(err.Error()) {
-			a.tell("  with  %s", flags)
-		}
+		a.tellOf(err.Error())
 	}
 	return code
+}
+
+// tellOf tells what has failed, and the flags that a command needs which that names.
+func (a *app) tellOf(what string) {
+	a.tell("keytool: %s", what)
+	if flags := a.keysetFlagsGiven(); flags != "" && a.reached && namesCommand(what) {
+		a.tell("  with  %s", flags)
+	}
 }
 
 // document returns the members of the report and, if the command failed, "error" behind

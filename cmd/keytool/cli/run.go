@@ -103,6 +103,7 @@ type app struct {
 	flags  flags
 	report report // what the command has found or done; nil if it got nowhere
 
+	made    string          // what has been done, whatever becomes of the report: "" for nothing
 	ended   <-chan struct{} // closed when the run is to end; nil: never
 	reached bool            // the store and the key services that the flags name are such
 }
@@ -175,7 +176,7 @@ func (a *app) needsCommand(cmd *cobra.Command, _ []string) error {
 	if a.flags.output == outputText {
 		a.note("%s", painted(newHelp(cmd).Help))
 	}
-	return usagef("%s needs a command behind it", cmd.CommandPath())
+	return usagef("a command is missing; %s --help lists them", cmd.CommandPath())
 }
 
 // actor returns who makes a change.

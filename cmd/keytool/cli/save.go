@@ -130,6 +130,7 @@ func (o *opened) write(ctx context.Context, next *keyset.Document) error {
 		}
 	}
 	o.doc, o.text, o.version = next, text, version
+	o.app.made = fmt.Sprintf("the keyset was changed, and is at revision %d: keytool status shows it", next.Revision)
 	return nil
 }
 
