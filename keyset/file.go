@@ -59,8 +59,11 @@ var _ Store = (*File)(nil)
 // relative path is taken from the working directory as it is now. The error is
 // [ErrConfig].
 func NewFile(path string) (*File, error) {
+	if path == "" {
+		return nil, fmt.Errorf("%w: the path of the keyset's file is empty: set it, as to /etc/echoseal/keyset.json; if it comes from an environment variable such as ECHOSEAL_STORE, that is not set", ErrConfig)
+	}
 	name := filepath.Base(path)
-	if path == "" || name == "." || name == ".." || os.IsPathSeparator(path[len(path)-1]) || strings.Contains(path, "\x00") {
+	if name == "." || name == ".." || os.IsPathSeparator(path[len(path)-1]) || strings.Contains(path, "\x00") {
 		return nil, fmt.Errorf("%w: %q is not the path of a file", ErrConfig, path)
 	}
 	absolute, err := filepath.Abs(path)

@@ -527,6 +527,9 @@ func TestNewFile(t *testing.T) {
 			t.Errorf("%q: %v, %v", path, f, err)
 		}
 	}
+	if _, err := keyset.NewFile(""); !strings.Contains(fmt.Sprint(err), "is empty: set it") {
+		t.Error(err)
+	}
 	dir, _ := folder(t)
 	t.Chdir(dir)
 	f := newFile(t, "a b%.json")
