@@ -28,7 +28,9 @@ primary first, never a revoked one. The Python SDK takes the decoded list as its
 
   import base64, json
   keys = [base64.b64decode(k) for k in json.load(open("FILE"))]
-  RequestStateSecurity(keys=keys, ttl=600)
+  RequestStateSecurity(keys=keys, ttl=600, audience="billing")
+
+The audience is that of the Go servers; with another one each refuses the other's tokens.
 
 It records in the keyset what was handed over. Until keytool confirm says that the peer
 runs with it, a promotion waits; --ttl is how long the peer's tokens live, and counts
