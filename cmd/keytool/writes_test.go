@@ -235,7 +235,7 @@ var writes = []struct {
 	{"rewrap", "rewrap", []string{"init"}, 0, true},
 	{"rewrap add", "rewrap --add localkek@new.key", []string{"init"}, 0, true},
 	{"rewrap drop", "rewrap --drop localkek@kek.key --force --reason moved --yes", []string{"init", "rewrap --add localkek@new.key"}, 1, false},
-	{"fleet forget", "fleet forget $ID --reason dead --yes", []string{"init", "registry"}, 0, false},
+	{"fleet forget", "fleet forget $ID --force --reason dead --yes", []string{"init", "registry"}, 0, false},
 }
 
 // Whatever fails at a write, the keyset is the old one or the new one, the exit code says
