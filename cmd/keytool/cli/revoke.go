@@ -32,8 +32,9 @@ a new one. From the moment of the change until every instance has read it, insta
 not accept each other's tokens; it is seconds, and revoke says before what to expect.
 
 It then waits until every instance has obeyed, and says when: until then an instance that
-has not read the change still accepts tokens under the revoked keys. Interrupted, or with
---no-wait, the change is there; run again it only waits.
+has not read the change still accepts tokens under the revoked keys. If one has read it and
+cannot open the new key, revoke names it and exits 6. Interrupted, or with --no-wait, the
+change is there; run again it only waits.
 
 If it is the key service that has leaked, name another one first, which the servers have
 as well:

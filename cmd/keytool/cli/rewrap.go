@@ -223,6 +223,9 @@ func (a *app) rewrapDrop(ctx context.Context, uri string) error {
 		return err
 	}
 	a.expect(expected("", culprits))
+	if a.flags.force {
+		a.expect(o.unproven(ctx, services))
+	}
 	if err := a.confirm("Dropping the wrappings under " + list(services)); err != nil {
 		return err
 	}
@@ -247,6 +250,27 @@ func (a *app) rewrapDrop(ctx context.Context, uri string) error {
 		c.Summary, c.Then = a.did("drop", "dropped")+" the wrappings under "+list(services), "take "+uri+" from the servers, and from --key-service"
 		return next.Rewrap(stamp(), all)
 	})
+}
+
+// unproven says who has not proved that it can do without the wrappings of services.
+func (o *opened) unproven(ctx context.Context, services []string) (said []string) {
+	now := o.app.Now()
+	obs := o.observe(ctx)
+	step := rotation.Dropped(without(o.doc, services[1:]), obs, now, services[0])
+	all, others := sparingly(together(judge{o.doc, &obs, o.app.Now()}.outlook(step).Reasons), maxReasons)
+	for _, r := range all {
+		switch {
+		case r.grave(), r.Code == rotation.NotWrapped: // it was told, or is refused below
+		case r.Instance != "":
+			said = append(said, r.label+": "+r.line+"; started again without another key service that opens the keys, it has none")
+		default:
+			said = append(said, r.line)
+		}
+	}
+	if others > 0 {
+		said = append(said, fmt.Sprintf("the same of %d others", others))
+	}
+	return said
 }
 
 // notYet reports that a drop waits, or is blocked.
