@@ -354,6 +354,9 @@ func (q question) check(t *testing.T, s rotation.Step) {
 			if i.Err == nil && i.Live() && i.Report.Lineage == q.d.Lineage && i.Report.Primary == s.KID {
 				t.Errorf("%+v seals", i)
 			}
+			if i.Err == nil && !i.Registered && i.Report.Lineage == q.d.Lineage && !q.request.Force && q.o.Offset(&i) < -q.d.Policy.MaxSkew/2 {
+				t.Errorf("the clock of %+v is behind", i)
+			}
 		}
 	case rotation.Wait, rotation.Blocked:
 	default:
