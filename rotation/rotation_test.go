@@ -313,8 +313,8 @@ func TestRetireByAClockThatIsAhead(t *testing.T) {
 	slow := s.instance("mcp-a")
 	slow.Report.Now = s.o.Began.Add(behind)
 	step := s.want(rotation.Blocked, rotation.Retire, s.old, never, rotation.ClockOff)
-	if fix := step.Reasons[0].Fix(); fix != "correct the clock of mcp-a, or that of this host" {
-		t.Error(fix)
+	if len(step.Reasons) != 1 || step.Reasons[0].Fix() != "correct the clock of mcp-a, or that of this host" {
+		t.Errorf("%q", step.Reasons)
 	}
 	s.request.Force = true
 	if step := s.want(rotation.Retire, rotation.Retire, s.old, never, rotation.ClockOff); !step.Forced() {
