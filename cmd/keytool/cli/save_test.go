@@ -230,7 +230,7 @@ func TestStoreGoesBack(t *testing.T) {
 			swap(s, first)
 			run(done, "rotate --replace "+s.keyset(t).Primary().KID)
 		}, failed, []string{"are over: remote://store gives another revision 2 than before: "}, 2},
-		{"to before the beginning", func(_ *testing.T, s *remote, _, _ []byte, run func(Exit, string) string) {
+		{"to before the beginning", func(_ *testing.T, _ *remote, _, _ []byte, run func(Exit, string) string) {
 			run(done, "init --replace --yes --reason lost")
 		}, failed, []string{"\nkeytool: another keyset has taken the place of the one that this run is about: at remote://store the lineage of fleet is "}, 1},
 	} {
