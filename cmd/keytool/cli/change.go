@@ -33,13 +33,16 @@ func (c *change) text(p *printer) {
 // takes time is behind it.
 type move func(o *opened, next *keyset.Document, stamp func() keyset.Note) error
 
-// apply opens the keyset and makes one change.
+// apply opens the keyset, says what to expect, and makes one change.
 func (a *app) apply(ctx context.Context, c *change, m move) error {
 	o, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer o.close()
+	if err := o.foretell(ctx); err != nil {
+		return err
+	}
 	return o.apply(ctx, c, m)
 }
 

@@ -89,6 +89,8 @@ func (a *app) forget(cmd *cobra.Command, id string) error {
 		o.unchanged(c)
 		return exit(blocked)
 	}
+	others := slices.DeleteFunc(judge{o.doc, &obs, a.Now()}.overtaken(obs.Began), func(r reason) bool { return r.spot() == spotOf(instance) })
+	a.expect(expected(o.behindHistory(), others))
 	if err := a.confirm("Forgetting the instance " + id); err != nil {
 		return err
 	}

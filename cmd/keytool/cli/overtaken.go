@@ -151,6 +151,16 @@ func expected(late string, culprits []reason) (all []string) {
 	return all
 }
 
+// foretell says before a change what to expect, where the change does no more than to note
+// what is so already.
+func (o *opened) foretell(ctx context.Context) error {
+	culprits, err := o.overtaken(ctx)
+	if err == nil {
+		o.app.expect(expected(o.behindHistory(), culprits))
+	}
+	return err
+}
+
 // expect says it before the change is made.
 func (a *app) expect(lines []string) {
 	for _, line := range lines {

@@ -215,6 +215,9 @@ func (a *app) forgetPeer(cmd *cobra.Command, peer string) error {
 	if a.flags.reason == "" {
 		return usagef("peer forget needs --reason")
 	}
+	if err := o.foretell(ctx); err != nil {
+		return err
+	}
 	if err := a.confirm("Forgetting the peer " + peer); err != nil {
 		return err
 	}
