@@ -195,7 +195,7 @@ func checkAccess(path string, info fs.FileInfo) error {
 		return nil // modes mean nothing here
 	}
 	if mode := info.Mode().Perm(); mode&othersMayWrite != 0 {
-		return fmt.Errorf("%w: %s can be written by others than its owner (mode %#o): chmod go-w %[2]s, and look whether it is what it was", ErrConfig, path, mode)
+		return fmt.Errorf("%w: %s can be written by others than its owner (mode %#o): chmod go-w it, and look whether it is what it was", ErrConfig, path, mode)
 	}
 	end, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -207,7 +207,7 @@ func checkAccess(path string, info fs.FileInfo) error {
 			return err
 		}
 		if keeper, _ := ownerOf(info); !isTrusted(owner, keeper, info.Mode()) {
-			return fmt.Errorf("%w: %s belongs to user %d, and others than its owner can write the folder %s (mode %#o): chmod go-w %[4]s, or chown the file",
+			return fmt.Errorf("%w: %s belongs to user %d, and others than its owner can write the folder %s (mode %#o): chmod go-w the folder, or chown the file",
 				ErrConfig, path, owner.user, folder, info.Mode().Perm())
 		}
 	}

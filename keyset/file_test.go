@@ -86,7 +86,7 @@ func TestFileModes(t *testing.T) {
 				}
 				return
 			}
-			if !errors.Is(err, keyset.ErrConfig) || !strings.Contains(err.Error(), "chmod go-w "+path) || doc != nil || version != "" {
+			if !errors.Is(err, keyset.ErrConfig) || !strings.Contains(err.Error(), path+" can be written by others than its owner") || !strings.Contains(err.Error(), "chmod go-w it, ") || doc != nil || version != "" {
 				t.Errorf("%q, %q, %v", doc, version, err)
 			}
 			if _, err := f.Save(t.Context(), []byte("two"), "whatever"); !errors.Is(err, keyset.ErrConfig) {
@@ -114,7 +114,7 @@ func TestFileInAFolderOfOthers(t *testing.T) {
 		if err := os.Chown(path, 1234, 5678); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := f.Load(t.Context()); !errors.Is(err, keyset.ErrConfig) || !strings.Contains(err.Error(), "chmod go-w "+dir) {
+		if _, _, err := f.Load(t.Context()); !errors.Is(err, keyset.ErrConfig) || !strings.Contains(err.Error(), "can write the folder "+dir+" (") || !strings.Contains(err.Error(), "chmod go-w the folder, ") {
 			t.Errorf("%v: %v", mode, err)
 		}
 		safe, _ := folder(t)

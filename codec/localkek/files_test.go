@@ -114,6 +114,36 @@ func TestContents(t *testing.T) {
 			}
 		}
 	})
+	// What is to be typed is pasted into a shell, and names the file there, whatever it is called.
+	t.Run("any name", func(t *testing.T) {
+		for name, typed := range map[string]string{
+			"kek.key": "kek.key", "100%41": "100%41",
+			"a b;touch pwned$(id)": "a b;touch pwned$(id)'", "it's": `it'\''s'`,
+		} {
+			folder := t.TempDir()
+			path := filepath.Join(folder, name)
+			if typed = folder + "/" + typed; strings.HasSuffix(typed, "'") {
+				typed = "'" + typed
+			}
+			for content, command := range map[string]string{
+				"": "keytool kek new " + typed + "; ", string(canary[:32]) + "\n": "head -c 32 " + typed + " > NEW",
+				hex.EncodeToString(canary): "xxd -r -p " + typed + " > NEW", base64.StdEncoding.EncodeToString(canary): "base64 -d " + typed + " > NEW",
+			} {
+				if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := localkek.Open(t.Context(), uri(path)); err == nil || !strings.Contains(err.Error(), command) {
+					t.Errorf("%v\ndoes not say %s", err, command)
+				}
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := localkek.Open(t.Context(), uri(path)); err == nil || !strings.Contains(err.Error(), "keytool kek new "+typed+"; ") || !strings.Contains(err.Error(), uri(path)+": ") {
+				t.Errorf("%v", err)
+			}
+		}
+	})
 	t.Run("no passphrase file", func(t *testing.T) {
 		t.Setenv(passphraseVariable, "")
 		if _, err := localkek.Open(t.Context(), uri(file(t, []byte(cheap)))); !errors.Is(err, keyset.ErrConfig) || !strings.Contains(err.Error(), passphraseVariable) {

@@ -148,11 +148,11 @@ func (l *location) checkKey(content []byte) error {
 	case n == 0:
 		return l.damaged("%s is empty", path)
 	case n == keySize+1 && content[keySize] == '\n':
-		return configError("%s is %d bytes long, of which the last is a line end that an editor or echo has added: cut it off with head -c %d %s > NEW", path, n, keySize, path)
+		return configError("%s is %d bytes long, of which the last is a line end that an editor or echo has added: cut it off with head -c %d %s > NEW", path, n, keySize, quoted(path))
 	case len(text) == 2*keySize && only(text, "0123456789abcdefABCDEF"):
-		return configError("%s holds a key in hex, and the %d bytes themselves are needed: xxd -r -p %s > NEW", path, keySize, path)
+		return configError("%s holds a key in hex, and the %d bytes themselves are needed: xxd -r -p %s > NEW", path, keySize, quoted(path))
 	case (len(text) == 43 || len(text) == 44) && only(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="):
-		return configError("%s holds a key in base64, and the %d bytes themselves are needed: base64 -d %s > NEW", path, keySize, path)
+		return configError("%s holds a key in base64, and the %d bytes themselves are needed: base64 -d %s > NEW", path, keySize, quoted(path))
 	}
 	return l.damaged("%s is %d bytes long, and a key is %d", path, n, keySize)
 }

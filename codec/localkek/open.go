@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/echoseal/echoseal/keyset"
@@ -74,13 +75,23 @@ func (l *location) String() string {
 	return l.path + " with the passphrase in " + l.passphraseFile
 }
 
-func (l *location) uri() string { return prefix + l.path }
+func (l *location) uri() string { return (&url.URL{Scheme: scheme, Path: l.path}).String() }
 
 // recover says what to do where a key file is lost or damaged, and how to get another one
 // if there is no copy.
 func (l *location) recover(anew string) string {
 	return "put its copy back, for no other key opens what it has wrapped; only for a first set-up, or if no copy is left, " + anew +
-		": keytool kek new " + l.path + "; what it alone has wrapped is lost then, and a keyset has to begin anew, without its tokens in flight: keytool init --replace"
+		": keytool kek new " + quoted(l.path) + "; what it alone has wrapped is lost then, and a keyset has to begin anew, without its tokens in flight: keytool init --replace"
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// quoted writes a word as shells of the Bourne kind take it: what is to be typed is pasted.
+func quoted(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // damaged returns the error for a key file whose content is none.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"net/url"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ type kekReport struct {
 	Path    string `json:"path"`
 	Service string `json:"service"`
 
+	uri    string
 	second bool // another key service is configured
 }
 
@@ -19,9 +21,9 @@ func (r *kekReport) text(p *printer) {
 	p.linef("%s  a new key file, readable by you alone: %s", p.paint(green, "DONE"), r.Path)
 	p.linef("  it is   %s", r.Service)
 	if r.second {
-		p.linef("  then    keytool rewrap --add localkek://%s   to move a keyset to it, or have it wrapped by both", r.Path)
+		p.linef("  then    keytool rewrap --add %s   to move a keyset to it, or have it wrapped by both", quoted(r.uri))
 	} else {
-		p.linef("  then    export ECHOSEAL_KEY_SERVICES=localkek://%s   and keytool init", r.Path)
+		p.linef("  then    export ECHOSEAL_KEY_SERVICES=%s   and keytool init", quoted(r.uri))
 	}
 	p.linef("  keep    a copy in a safe place: without it nobody can open what it wraps")
 }
@@ -54,9 +56,18 @@ nobody can open what it wraps.`,
 			}
 			a.settings()
 			a.made = "the key file is there: " + path
-			a.report = &kekReport{Path: path, Service: service, second: len(a.flags.keyServices) > 0 && !slices.Contains(a.flags.keyServices, "localkek://"+path)}
+			a.report = &kekReport{
+				Path: path, Service: service, uri: (&url.URL{Scheme: "localkek", Path: path}).String(),
+				second: len(a.flags.keyServices) > 0 && !slices.ContainsFunc(a.flags.keyServices, func(uri string) bool { return isKeyFile(uri, path) }),
+			}
 			return nil
 		},
 	})
 	return cmd
+}
+
+// isKeyFile reports whether a URI names the key file at a path, however it is escaped.
+func isKeyFile(uri, path string) bool {
+	u, err := url.Parse(uri)
+	return err == nil && u.Scheme == "localkek" && u.Path == path
 }
