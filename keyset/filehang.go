@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/echoseal/echoseal/internal/within"
@@ -13,16 +14,39 @@ import (
 // it keeps whoever calls it for as long as it likes, and the end of no context ends that.
 type hang struct {
 	mu   sync.Mutex
-	left <-chan struct{} // closed when the last call that was left behind has ended; nil: none was
+	left []<-chan struct{} // of each call that was left behind, closed when it has ended
 }
 
-// call returns what do returns, or leaves it behind soon after ctx has ended. While one that
+// leave notes a call that is left behind.
+func (h *hang) leave(ended <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.left = append(h.left, ended)
+}
+
+// goesOn returns what is closed when a call that was left behind has ended, and nil if none
+// goes on.
+func (h *hang) goesOn() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.left = slices.DeleteFunc(h.left, func(ended <-chan struct{}) bool {
+		select {
+		case <-ended:
+			return true
+		default:
+			return false
+		}
+	})
+	if len(h.left) == 0 {
+		return nil
+	}
+	return h.left[0]
+}
+
+// call returns what do returns, or leaves it behind soon after ctx has ended. While any that
 // was left behind goes on no other begins: each keeps a thread, and servers read for ever.
 func (f *File) call(ctx context.Context, doing string, do func() error) error {
-	f.hang.mu.Lock()
-	left := f.hang.left
-	f.hang.mu.Unlock()
-	if left != nil {
+	for left := f.hang.goesOn(); left != nil; left = f.hang.goesOn() {
 		select {
 		case <-left:
 		case <-ctx.Done():
@@ -37,9 +61,7 @@ func (f *File) call(ctx context.Context, doing string, do func() error) error {
 	if !errors.Is(err, within.ErrLeft) {
 		return err
 	}
-	f.hang.mu.Lock()
-	f.hang.left = ended
-	f.hang.mu.Unlock()
+	f.hang.leave(ended)
 	return f.hangs(ctx, doing)
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -80,6 +81,53 @@ func testFileHangs(t *testing.T) {
 		t.Errorf("%d calls were begun", n)
 	}
 	mend()
+	loads(t, f, "one")
+}
+
+// Where several calls were left behind at once, all of them have to end before another begins,
+// whichever ends first.
+func TestFileHangsForSeveral(t *testing.T) {
+	for first := range 2 {
+		t.Run(strconv.Itoa(first), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testHangsForSeveral(t, first) })
+		})
+	}
+}
+
+func testHangsForSeveral(t *testing.T, first int) {
+	dir, _ := folder(t)
+	path := filepath.Join(dir, "keyset.json")
+	f := newFile(t, path)
+	saves(t, f, "one")
+	ends := []chan struct{}{make(chan struct{}), make(chan struct{})}
+	var begun atomic.Int32
+	f.AtStep(func(at string) {
+		if at != "read" {
+			return
+		}
+		if n := int(begun.Add(1)); n <= len(ends) {
+			<-ends[n-1]
+		}
+	})
+	failed := make(chan error, len(ends))
+	for range ends { // each is left behind a second after the one before
+		go func() {
+			_, _, err := f.Load(soon(t))
+			failed <- err
+		}()
+		time.Sleep(time.Second)
+	}
+	for range ends {
+		checkHangs(t, <-failed, path)
+	}
+	close(ends[first])
+	synctest.Wait()
+	_, _, err := f.Load(soon(t))
+	checkHangs(t, err, path)
+	if n := begun.Load(); n != 2 {
+		t.Errorf("%d calls were begun", n)
+	}
+	close(ends[1-first])
 	loads(t, f, "one")
 }
 
