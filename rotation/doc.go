@@ -30,8 +30,8 @@
 // comparison, and after the last answer, for the stamp. In between the fleet may change,
 // and this way every change counts against the rotation.
 //
-// An instance that is starting verifies nothing yet. It is waited for, and blocks only after
-// [StartsWithin]: a rolling deployment is nothing out of order.
+// An instance that is starting verifies nothing yet. It is waited for, and blocks only when
+// it has had its time, see [StartsUntil]: a rolling deployment is nothing out of order.
 //
 // Staging, aborting and rolling back need no proof: a staged key never sealed a token, and
 // every ready instance holds all retiring keys. Retiring needs none either. But nothing is

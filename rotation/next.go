@@ -189,7 +189,7 @@ func (v *view) drain(k keyset.Key) Step {
 			reasons = append(reasons, v.lag(StillSealing, i, k.KID, k.Demoted))
 		case i.Report.Primary == "":
 			reason := about(NotSealing, i, k.KID)
-			reason.Until = startsUntil(&i.Report)
+			reason.Until = StartsUntil(&i.Report)
 			reasons = append(reasons, reason)
 		}
 	}

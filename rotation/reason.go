@@ -105,7 +105,7 @@ type Reason struct {
 	Revision int64     // that it holds
 	Seen     time.Time // Report.Now
 	Health   string    // Report.Health
-	Stale    bool      // the report is not fresh any more: the instance may be gone
+	stale    bool      // the report is not fresh any more: the instance may be gone
 
 	Peer string // the peer's name
 

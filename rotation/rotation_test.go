@@ -510,7 +510,7 @@ func (s *scene) starting(host string, ago time.Duration) *fleet.Instance {
 // A rolling deployment in an open rotation is waited for, and blocks it only once a server
 // takes too long; what waits for it never goes on without it.
 func TestStarting(t *testing.T) {
-	const long = rotation.StartsWithin
+	const long = 2 * time.Minute
 	type look struct {
 		name   string
 		change func(i *fleet.Instance)
@@ -1047,7 +1047,10 @@ func TestDroppedWaits(t *testing.T) {
 			t.Errorf("%s\nfix %s", r, r.Fix())
 		}
 	}
-	look(limit.Add(time.Hour), rotation.Wait, rotation.NotOpened, limit.Add(time.Hour+rotation.StartsWithin), func(r *fleet.Report) {
+	// What else is written to the history since gives nobody more time.
+	s.do(s.d.Record(s.note(), "forget-instance"))
+	look(limit, rotation.Blocked, rotation.NotOpened, limit, asItIs)
+	look(limit.Add(time.Hour), rotation.Wait, rotation.NotOpened, limit.Add(time.Hour+2*time.Minute), func(r *fleet.Report) {
 		r.Started, r.Loaded, r.Ready, r.Reason, r.Services = s.now, time.Time{}, false, fleet.Starting, nil
 	})
 	// A key that was staged since is wrapped by the other service alone, or by both.

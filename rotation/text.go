@@ -141,7 +141,7 @@ func (r Reason) silence() string {
 
 // butSilent adds to what an instance has said that it says nothing any more.
 func (r Reason) butSilent() string {
-	if !r.Stale {
+	if !r.stale {
 		return ""
 	}
 	return "; " + r.silence()
@@ -166,7 +166,8 @@ func (r Reason) unwrap() string {
 func (r Reason) Fix() string { return printable(r.fix()) }
 
 func (r Reason) fix() string {
-	if r.Stale && r.registered() && r.Code != Silent { // whatever it has said last
+	// Whatever it has said last. That a report is from a time to come tells nothing of its age.
+	if gone := r.stale && r.Code != Silent || r.Code == ClockOff && r.Detail == ""; gone && r.registered() {
 		return r.fixCode() + ", or if " + r.Instance + " is gone for good: " + r.forget()
 	}
 	return r.fixCode()

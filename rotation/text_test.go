@@ -89,6 +89,40 @@ func TestRemediesInARegistry(t *testing.T) {
 	}
 }
 
+// A report from a time to come is fresh until that has passed, be its instance dead or not.
+func TestRemedyForTheDeadAhead(t *testing.T) {
+	const correct = "correct the clock of mcp-b, or that of this host"
+	forget := func(i *fleet.Instance) string {
+		return correct + ", or if mcp-b is gone for good: keytool fleet forget " + i.Report.ID + " --reason TEXT"
+	}
+	for _, maxStale := range []time.Duration{0, time.Hour} {
+		s := staged(t)
+		s.d.Policy.MaxStale = maxStale
+		i := &s.o.Instances[1]
+		fix := func() string {
+			t.Helper()
+			found := rotation.Faults(s.d, s.o, s.now)
+			if len(found) == 0 || found[len(found)-1].Code != rotation.ClockOff {
+				t.Fatalf("%+v", found)
+			}
+			return found[len(found)-1].Fix()
+		}
+		i.Report.Now = s.o.Ended.Add(1000 * time.Hour)
+		if got := fix(); got != correct {
+			t.Errorf("at an address: %s", got)
+		}
+		i.Registered, i.Address = true, i.Report.ID
+		if got := fix(); got != forget(i) {
+			t.Errorf("in a registry: %s", got)
+		}
+		// Where all the others are as far ahead none of them is the one that died.
+		s.o.Instances[0].Report.Now = i.Report.Now
+		if got := fix(); strings.Contains(got, "forget") {
+			t.Errorf("it is this clock that is wrong: %s", got)
+		}
+	}
+}
+
 // An instance in a registry that has died with something wrong to say stays there, for ever
 // if the policy says so: whatever it has said, the way out is named.
 func TestRemedyForTheDead(t *testing.T) {
@@ -113,12 +147,15 @@ func TestRemedyForTheDead(t *testing.T) {
 		}
 		forget := " is gone for good: keytool fleet forget " + i.Report.ID + " --reason TEXT"
 		if code != rotation.Silent {
-			if r, fix := reason(); strings.Contains(fix, "gone") || strings.Contains(r.String(), "stopped") || r.Stale || !r.Until.IsZero() {
+			if r, fix := reason(); strings.Contains(fix, "gone") || strings.Contains(r.String(), "stopped") || !r.Until.IsZero() {
 				t.Errorf("%s, and it lives: %s\nfix %s", code, r, fix)
 			}
 		}
 		i.Report.Now = i.Report.Now.Add(-time.Hour)
-		if r, fix := reason(); !strings.HasSuffix(fix, forget) || !strings.HasSuffix(r.String(), "it has stopped reporting; it counts as running until "+r.Until.UTC().Format(time.RFC3339)) || !r.Stale {
+		if _, fix := reason(); code == rotation.Silent && fix != "start mcp-b again, or if it"+forget {
+			t.Errorf("%s: fix %s", code, fix)
+		}
+		if r, fix := reason(); !strings.HasSuffix(fix, forget) || !strings.HasSuffix(r.String(), "it has stopped reporting; it counts as running until "+r.Until.UTC().Format(time.RFC3339)) {
 			t.Errorf("%s: %s\nfix %s", code, r, fix)
 		}
 		s.d.Policy.MaxStale = 0

@@ -227,7 +227,7 @@ func (v *view) fault(i *fleet.Instance, clashes []string, newer bool) (Reason, b
 // has stopped reporting: then it may be gone, and what it said lapses or has to be forgotten.
 func (v *view) heard(code Code, i *fleet.Instance) Reason {
 	reason := about(code, i, "")
-	if reason.Stale = !i.Report.Fresh(v.o.Ended); reason.Stale {
+	if reason.stale = !i.Report.Fresh(v.o.Ended); reason.stale {
 		// The registry knows the policy of the document, whatever the request's is.
 		kept := v.d.Policy.At(v.now)
 		reason.Until = i.Lapses(kept.MaxStale, kept.MaxSkew)
@@ -253,22 +253,22 @@ func (v *view) lag(code Code, i *fleet.Instance, kid string, changed time.Time) 
 	if v.p.MaxStale != 0 {
 		patience = min(patience, v.p.MaxStale)
 	}
-	if r.Until = startsUntil(&i.Report); !changed.IsZero() {
+	if r.Until = StartsUntil(&i.Report); !changed.IsZero() {
 		r.Until = latest(r.Until, changed.Add(sum(v.p.Settle, v.p.MaxSkew, patience)))
 	}
 	return r
 }
 
-// StartsWithin is how long an instance may take from [fleet.Report.Started] until it is
-// ready, before somebody has to look after it: a rolling deployment is waited for, and
-// blocks nothing.
-const StartsWithin = 2 * time.Minute
+// startsWithin is how long an instance may take from [fleet.Report.Started] until it is ready.
+const startsWithin = 2 * time.Minute
 
-// startsUntil is when an instance that starts has had its time. It is zero for one that has
-// been ready, and for one whose clock was set back since it began.
-func startsUntil(r *fleet.Report) time.Time {
+// StartsUntil returns when an instance that is starting has had its time, two minutes since
+// [fleet.Report.Started], and somebody has to look after it: until then it is waited for. It
+// is the zero time for one that has been ready, and for one whose clock was set back since
+// it began.
+func StartsUntil(r *fleet.Report) time.Time {
 	if r.Ready || r.Reason != fleet.Starting || r.Started.After(r.Now) {
 		return time.Time{}
 	}
-	return r.Started.Add(StartsWithin)
+	return r.Started.Add(startsWithin)
 }

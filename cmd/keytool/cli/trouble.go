@@ -131,10 +131,10 @@ func (j judge) complaints(i *fleet.Instance) (all []reason) {
 		all = append(all, j.reason(failed, rotation.Blocked))
 	}
 	said := rotation.About(codeDegraded, i)
-	switch {
-	case r.Ready && r.Reason == "", r.Reason == fleet.Starting && j.now.Sub(r.Started) < rotation.StartsWithin:
+	switch until := rotation.StartsUntil(r); {
+	case r.Ready && r.Reason == "", j.now.Before(until):
 		return all
-	case r.Reason == fleet.Starting:
+	case !until.IsZero():
 		said.Code, said.Detail = codeNotReady, "starts since "+clock(r.Started, j.now)
 	case r.Ready:
 		said.Detail = "degraded: " + r.Reason

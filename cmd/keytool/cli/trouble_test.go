@@ -8,6 +8,38 @@ import (
 	"github.com/echoseal/echoseal/fleet"
 )
 
+// An instance that starts is left in peace for as long as a rotation waits for it, and no longer,
+// whatever time it says that it began at.
+func TestStartingForTooLong(t *testing.T) {
+	now := time.Date(2026, 12, 2, 3, 0, 0, 0, time.UTC)
+	for what, c := range map[string]struct {
+		started time.Time
+		ready   bool
+		reason  string
+		want    string // "": nothing to complain of
+	}{
+		"just now":                  {now.Add(-time.Second), false, fleet.Starting, ""},
+		"nearly too long":           {now.Add(time.Nanosecond - 2*time.Minute), false, fleet.Starting, ""},
+		"too long":                  {now.Add(-2 * time.Minute), false, fleet.Starting, "starts since 02:58:00Z"},
+		"its clock has been set":    {now.Add(24 * time.Hour), false, fleet.Starting, "not ready: starting"},
+		"it has been ready":         {now.Add(-time.Second), false, "stale", "not ready: stale"},
+		"it is ready":               {now.Add(24 * time.Hour), true, "", ""},
+		"it is ready, and says why": {now.Add(-time.Second), true, "stale", "degraded: stale"},
+	} {
+		i := fleet.Instance{Source: "http://a:1/report", Address: "a:1", Report: fleet.Report{
+			ID: "5b1d7c0e9f2a4d36a1c48e07d2b95f13", Host: "mcp-a", Started: c.started, Now: now, Every: time.Second, Ready: c.ready, Reason: c.reason,
+		}}
+		obs := fleet.Observation{Began: now, Ended: now, Sources: []string{i.Source}, Instances: []fleet.Instance{i}}
+		got := ""
+		for _, r := range (judge{nil, &obs, now}).complaints(&i) {
+			got += saidOf(r.Text, r.Instance)
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", what, got, c.want)
+		}
+	}
+}
+
 // What is found at two places is one process. Whether somebody else should have been at one
 // of them, only people know; where it is as it should be, they are not asked.
 func TestListedTwice(t *testing.T) {
