@@ -642,6 +642,31 @@ func TestExplainMakesEveryCheck(t *testing.T) {
 	}
 }
 
+// A sealer's clock may be a little ahead: no token is said to be of an age below zero.
+func TestExplainBetweenClocks(t *testing.T) {
+	ring := local.Ephemeral()
+	clock := &clockAt{time.Unix(1_796_187_701, 0)}
+	p := mustPolicy(t, ring, Options{Audience: "fleet", Now: clock.now})
+	token := mustSeal(t, p.Round(call, Principal{}), "state")
+	sealed := clock.t
+	for ahead, want := range map[time.Duration]string{
+		-14 * time.Minute:        "future passed: sealed 14m0s ago",
+		-time.Second:             "future passed: sealed 1s ago",
+		0:                        "future passed: sealed 0s ago",
+		400 * time.Millisecond:   "future passed: sealed 0s ago",
+		500 * time.Millisecond:   "future passed: sealed 1s from now; two clocks may differ by that",
+		5 * time.Second:          "future passed: sealed 5s from now; two clocks may differ by that",
+		futureSkew * time.Second: "future passed: sealed 1m0s from now; two clocks may differ by that",
+		time.Hour:                "future failed: sealed 1h0m0s from now; one of the two clocks is wrong",
+	} {
+		clock.t = sealed.Add(-ahead)
+		c := p.Round(call, Principal{}).Explain(token).Checks[2]
+		if got := fmt.Sprintf("%s %v: %s", c.Name, c.Outcome, c.Detail); got != want {
+			t.Errorf("%v ahead: %q, want %q", ahead, got, want)
+		}
+	}
+}
+
 func TestExplainWithoutARequest(t *testing.T) {
 	p := mustPolicy(t, local.Ephemeral(), Options{Audience: "fleet"})
 	token := mustSeal(t, p.Round(call, Bound("alice")), "state")

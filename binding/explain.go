@@ -186,6 +186,8 @@ func (r *Round) detail(name string, reason codec.Reason, c *Claims, now time.Tim
 			return "the time of sealing is not a usable time"
 		case failed:
 			return fmt.Sprintf("sealed %v from now; one of the two clocks is wrong", c.IssuedAt.Sub(now).Round(time.Second))
+		case c.IssuedAt.Sub(now) >= time.Second/2:
+			return fmt.Sprintf("sealed %v from now; two clocks may differ by that", c.IssuedAt.Sub(now).Round(time.Second))
 		}
 		return fmt.Sprintf("sealed %v ago", now.Sub(c.IssuedAt).Round(time.Second))
 	case "expired":
