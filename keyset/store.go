@@ -34,7 +34,9 @@ type Store interface {
 	// none.
 	// Whoever gets it loads again, and decides again; the same document is never just
 	// saved with the newer version. After any other error the old document or the new
-	// one is there: load to see which.
+	// one is there: load to see which. What was sent to a server without an answer may be
+	// carried out later still, as long as the old one is there: to save that again, under
+	// its own version, prevents it where a version counts, and is no hash.
 	Save(ctx context.Context, doc []byte, version string) (newVersion string, err error)
 }
 

@@ -229,7 +229,7 @@ var writes = []struct {
 	{"revoke staged", "revoke $staged --reason leaked --yes --no-wait", []string{"init", "rotate --replace $primary"}, 0, false},
 	{"policy", "policy --ttl 20m --min-instances 2", []string{"init"}, 0, false},
 	{"policy force", "policy --settle 1m --force --reason why --yes", []string{"init"}, 0, false},
-	{"export", "export --peer python-a --ttl 10m --out @a.export", []string{"init"}, 2, false},
+	{"export", "export --peer python-a --ttl 10m --out @a.export", []string{"init"}, 1, false},
 	{"confirm", "confirm --peer python-a", []string{"init", "export --peer python-a --ttl 10m --out @b.export"}, 0, false},
 	{"peer forget", "peer forget python-a --reason gone --yes", []string{"init", "export --peer python-a --ttl 10m --out @b.export"}, 1, false},
 	{"rewrap", "rewrap", []string{"init"}, 0, true},
@@ -293,11 +293,16 @@ func TestWrites(t *testing.T) {
 				if !bytes.Equal(d.text(), before) {
 					t.Error("the keyset has changed")
 				}
-				if w.name == "export" { // the file is there, and no record of it: it says so
-					if code, _ := d.run("", "", words...); code != 2 {
-						t.Errorf("with the file of the dead run it exits %d", code)
+				if w.name == "export" { // the room for the keys is taken, and no key is in it
+					draft := d.path(".a.export.new")
+					if text, err := os.ReadFile(draft); err != nil || len(bytes.Trim(text, "\x00")) > 0 {
+						t.Errorf("the dead run leaves %d bytes, %v", len(text), err)
 					}
-					_ = os.Remove(d.path("a.export"))
+					if code, stderr := d.run("", "", words...); code != 1 || !strings.Contains(stderr, draft+" is left of an export that was killed") {
+						t.Errorf("beside what the dead run has left it exits %d: %s", code, stderr)
+					}
+					_ = os.Remove(draft)
+					d.nothingHanded()
 				}
 				if code, stderr := d.run("", "", words...); code != 0 {
 					t.Errorf("the next run exits %d: %s", code, stderr)
@@ -406,8 +411,10 @@ func TestDryRunExitCode(t *testing.T) {
 // nothingHanded checks that there is no file with keys of which the keyset has no record.
 func (d *site) nothingHanded() {
 	d.t.Helper()
-	if _, err := os.Lstat(d.path("a.export")); err == nil {
-		d.t.Error("the file with the keys is there")
+	for _, name := range []string{"a.export", ".a.export.new"} {
+		if _, err := os.Lstat(d.path(name)); err == nil {
+			d.t.Errorf("the file %s for the keys is there", name)
+		}
 	}
 }
 
