@@ -25,8 +25,18 @@ an old copy then.`,
 			}
 			ctx, cancel := a.context(cmd)
 			defer cancel()
+			o, err := a.open(ctx)
+			if err != nil {
+				return err
+			}
+			defer o.close()
 			c := &change{Action: "abort"}
-			return a.applyNewest(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
+			ctx, cancel, err = o.newest(ctx, cmd, c)
+			if err != nil {
+				return err
+			}
+			defer cancel()
+			return o.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
 				kid := keyIn(next, keyset.Staged)
 				if kid == "" {
 					return fmt.Errorf("no key of %s is staged, so there is nothing to abort", next.Name)
@@ -66,9 +76,11 @@ new key.`,
 			}
 			defer o.close()
 			c := &change{Action: "rollback"}
-			if err := o.newest(ctx, c); err != nil {
+			ctx, cancel, err = o.newest(ctx, cmd, c)
+			if err != nil {
 				return err
 			}
+			defer cancel()
 			if o.rolledBack(c) {
 				return nil
 			}

@@ -91,10 +91,10 @@ func (a *app) forget(cmd *cobra.Command, id string) error {
 	}
 	others := slices.DeleteFunc(judge{o.doc, &obs, a.Now()}.overtaken(obs.Began), func(r reason) bool { return r.spot() == spotOf(instance) })
 	a.expect(expected(o.behindHistory(), others))
-	if err := a.confirm("Forgetting the instance " + id); err != nil {
+	ctx, cancel, err = a.confirm(ctx, cmd, "Forgetting the instance "+id)
+	if err != nil {
 		return err
 	}
-	ctx, cancel = a.context(cmd) // people take their time to answer
 	defer cancel()
 	c.Summary = fmt.Sprintf("%s the instance %s (%s)", a.did("forget", "forgot"), id, instance.Name())
 	c.Then = "nothing waits for it any more"
@@ -124,8 +124,15 @@ func alive(i *fleet.Instance, now time.Time) bool {
 func (j judge) alive(i *fleet.Instance) outlook {
 	said := rotation.About(codeAlive, i)
 	said.Detail = "it is alive, and a promotion would go on without it"
+	fix := "stop it first; if it is dead already, its report is not fresh any more " + shortDuration(3*i.Report.Every) + " after it was made"
+	if slices.ContainsFunc(rotation.Faults(j.doc, *j.obs, j.obs.Began), func(r rotation.Reason) bool {
+		return r.Code == rotation.ClockOff && r.Source == i.Source && r.Address == i.Address
+	}) { // its report is fresh until that time has come
+		said.Detail = "it may be alive, for its report is dated " + formatTime(i.Report.Now) + "; a promotion would go on without it"
+		fix = "stop it first; if it is dead already, the same command with --force"
+	}
 	r := j.reason(said, rotation.Blocked)
-	r.Fix = "stop it first; if it is dead already, its report is not fresh any more " + shortDuration(3*i.Report.Every) + " after it was made"
+	r.Fix = fix
 	return outlook{Verdict: verdictBlocked, Summary: r.head, Reasons: []reason{r}, Then: "the same command again"}
 }
 

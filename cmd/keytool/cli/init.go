@@ -65,7 +65,7 @@ Durations are written as 90s, 10m or 720h. keytool policy changes them later.`,
 					clear(s)
 				}
 			}()
-			return a.init(ctx, o, replace, cmd.Flags().Changed("ttl"), func(is settings) (settings, error) {
+			return a.init(ctx, cmd, o, replace, cmd.Flags().Changed("ttl"), func(is settings) (settings, error) {
 				is.ttl, is.policy, err = p.apply(cmd, is.ttl, is.policy)
 				return is, err
 			})
@@ -82,7 +82,7 @@ Durations are written as 90s, 10m or 720h. keytool policy changes them later.`,
 
 // init makes the keyset. given completes settings with the flags, of which ttlGiven says whether
 // --ttl is among them.
-func (a *app) init(ctx context.Context, o keyset.InitOptions, replace, ttlGiven bool, given func(settings) (settings, error)) error {
+func (a *app) init(ctx context.Context, cmd *cobra.Command, o keyset.InitOptions, replace, ttlGiven bool, given func(settings) (settings, error)) error {
 	if replace && a.flags.reason == "" {
 		return usagef("init --replace needs --reason: it is what the history of the new lineage begins with")
 	}
@@ -132,9 +132,11 @@ func (a *app) init(ctx context.Context, o keyset.InitOptions, replace, ttlGiven 
 		return a.pendingIfAsked()
 	}
 	if replace {
-		if err := c.confirmReplace(held, expect); err != nil {
+		var cancel context.CancelFunc
+		if ctx, cancel, err = c.confirmReplace(ctx, cmd, held, expect); err != nil {
 			return err
 		}
+		defer cancel()
 	}
 	o.Name, o.Note = a.flags.name, a.stamp()
 	doc, auth, err := keyset.Init(ctx, c.services, o)
@@ -269,7 +271,7 @@ func (c *change) inUse() {
 }
 
 // confirmReplace asks before a keyset takes the place of another, which servers may hold.
-func (o *opened) confirmReplace(held []reason, expect []string) error {
+func (o *opened) confirmReplace(ctx context.Context, cmd *cobra.Command, held []reason, expect []string) (context.Context, context.CancelFunc, error) {
 	for _, h := range held[:min(len(held), maxReasons)] {
 		o.app.note("expect  %s: %s; it refuses the new keyset until it is started again", h.label, h.line)
 	}
@@ -280,9 +282,9 @@ func (o *opened) confirmReplace(held []reason, expect []string) error {
 		o.app.note("expect  %s", line)
 	}
 	if o.version == "" {
-		return o.app.confirm("Beginning a new keyset " + o.app.flags.name + ", while servers hold one,")
+		return o.app.confirm(ctx, cmd, "Beginning a new keyset "+o.app.flags.name+", while servers hold one,")
 	}
-	return o.app.confirm("Replacing the keyset at " + o.place())
+	return o.app.confirm(ctx, cmd, "Replacing the keyset at "+o.place())
 }
 
 // keepLineEndFlag is that of the commands that read what somebody may have written with an

@@ -30,56 +30,41 @@ func (a *app) reasoned() error {
 }
 
 // upToDate sees, before a change is made, that servers have not left the document behind,
-// and that the clock has not been left behind by the history. If they have, it returns
-// the report of what is in the way with the error; with --force it says what to expect, and
-// asks. command is what to type again.
-func (o *opened) upToDate(ctx context.Context, command string) (*outlook, error) {
+// and that the clock has not been left behind by the history. If they have, blocks gets what
+// is in the way, before the error; with --force it says what to expect, and asks. It returns
+// the context to go on with, as confirm does. command is what to type again.
+func (o *opened) upToDate(ctx context.Context, cmd *cobra.Command, command string, blocks func(outlook)) (context.Context, context.CancelFunc, error) {
 	a := o.app
 	late := o.behindHistory()
 	if err := tooLate(late); err != nil && !a.flags.force {
-		return nil, err
+		return nil, nil, err
 	}
 	culprits, err := o.overtaken(ctx)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case len(culprits) == 0 && late == "":
-		return nil, nil
+		return ctx, func() {}, nil
 	case !a.flags.force:
-		return &outlook{
+		blocks(outlook{
 			Verdict: verdictBlocked, Summary: "the store does not have the newest keyset, and what is written there now would fork it",
 			Reasons: culprits, Then: "settle that first; then: " + command,
-		}, exit(blocked)
+		})
+		return nil, nil, exit(blocked)
 	}
 	a.expect(expected(late, culprits))
 	if err := a.reasoned(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return nil, a.confirm("Going on with " + command)
+	return a.confirm(ctx, cmd, "Going on with "+command)
 }
 
 // newest makes c the report if its change is not to be made, see [opened.upToDate].
-func (o *opened) newest(ctx context.Context, c *change) error {
-	in, err := o.upToDate(ctx, "keytool "+c.Action)
-	if in != nil {
-		c.outlook = *in
+func (o *opened) newest(ctx context.Context, cmd *cobra.Command, c *change) (context.Context, context.CancelFunc, error) {
+	return o.upToDate(ctx, cmd, "keytool "+c.Action, func(in outlook) {
+		c.outlook = in
 		o.unchanged(c)
-	}
-	return err
-}
-
-// applyNewest opens the keyset, and makes one change if nothing tells that it is not the
-// newest.
-func (a *app) applyNewest(ctx context.Context, c *change, m move) error {
-	o, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	if err := o.newest(ctx, c); err != nil {
-		return err
-	}
-	return o.apply(ctx, c, m)
+	})
 }
 
 // overtaken asks the fleet, if there is one to ask, and returns who proves that the document

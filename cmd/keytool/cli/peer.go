@@ -49,9 +49,7 @@ Whoever has the file has the keys: hand it over in a safe way, and delete it.`,
 			if err := a.reasoned(); err != nil {
 				return err
 			}
-			ctx, cancel := a.context(cmd)
-			defer cancel()
-			return a.export(ctx, e)
+			return a.export(cmd, e)
 		},
 	}
 	a.writeFlags(cmd)
@@ -70,7 +68,7 @@ type export struct {
 	ttl        time.Duration
 }
 
-func (a *app) export(ctx context.Context, e export) error {
+func (a *app) export(cmd *cobra.Command, e export) error {
 	path, err := filepath.Abs(e.path)
 	if err != nil {
 		return fmt.Errorf("--out: %w", err)
@@ -82,9 +80,21 @@ func (a *app) export(ctx context.Context, e export) error {
 		}
 		return usagef("%s is there already, and is not replaced: choose a new file%s", path, left)
 	}
+	ctx, cancel := a.context(cmd)
+	defer cancel()
+	o, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.close()
 	c := &change{Action: "export"}
+	ctx, cancel, err = o.newest(ctx, cmd, c)
+	if err != nil {
+		return err
+	}
+	defer cancel()
 	var file *draft
-	err = a.applyNewest(ctx, c, func(o *opened, next *keyset.Document, stamp func() keyset.Note) error {
+	err = o.apply(ctx, c, func(o *opened, next *keyset.Document, stamp func() keyset.Note) error {
 		keys := exported(next)
 		c.Summary = fmt.Sprintf("%s %s to the peer %s in %s", a.did("hand", "handed"), count(len(keys), "key"), e.peer, path)
 		c.Then = fmt.Sprintf("start the peer with it, delete the file, and: keytool confirm --peer %s", e.peer)
@@ -218,10 +228,10 @@ func (a *app) forgetPeer(cmd *cobra.Command, peer string) error {
 	if err := o.foretell(ctx); err != nil {
 		return err
 	}
-	if err := a.confirm("Forgetting the peer " + peer); err != nil {
+	ctx, cancel, err = a.confirm(ctx, cmd, "Forgetting the peer "+peer)
+	if err != nil {
 		return err
 	}
-	ctx, cancel = a.context(cmd) // people take their time to answer
 	defer cancel()
 	c := &change{Action: "forget-peer"}
 	c.Summary = a.did("note", "noted") + " that the peer " + peer + " is no more"

@@ -275,14 +275,15 @@ func (a *app) policy(ctx context.Context, cmd *cobra.Command, flags *policyFlags
 	if _, err := o.store(); err != nil {
 		return err
 	}
-	if in, err := o.upToDate(ctx, "keytool policy"); err != nil {
-		if in != nil {
-			r := newPolicyReport(o, o.doc, o.doc, verdictOK)
-			r.Verdict, r.DryRun, r.outlook = in.Verdict, a.flags.dryRun, in
-			a.report = r
-		}
+	ctx, cancel, err := o.upToDate(ctx, cmd, "keytool policy", func(in outlook) {
+		r := newPolicyReport(o, o.doc, o.doc, verdictOK)
+		r.Verdict, r.DryRun, r.outlook = in.Verdict, a.flags.dryRun, &in
+		a.report = r
+	})
+	if err != nil {
 		return err
 	}
+	defer cancel()
 	before = o.doc // which may have been read anew
 	if ttl, policy, err = flags.apply(cmd, before.TTL, before.Policy); err != nil {
 		return err
@@ -291,9 +292,11 @@ func (a *app) policy(ctx context.Context, cmd *cobra.Command, flags *policyFlags
 		if !a.flags.force || a.flags.reason == "" {
 			return usagef("%s loosens the policy: that needs --force and --reason", what)
 		}
-		if err := a.confirm("Loosening the policy (" + what + ")"); err != nil {
+		ctx, cancel, err = a.confirm(ctx, cmd, "Loosening the policy ("+what+")")
+		if err != nil {
 			return err
 		}
+		defer cancel()
 	}
 	next, stamp := before.Next(), a.stamp()
 	if ttl != next.TTL {

@@ -135,7 +135,7 @@ func (a *app) revoke(cmd *cobra.Command, kids []string, flags revokeFlags) error
 		for _, line := range r.Expect {
 			a.note("expect  %s", line)
 		}
-		if err := a.confirm("Revoking " + list(plan.revoke)); err != nil {
+		if err := a.agreed("Revoking " + list(plan.revoke)); err != nil {
 			a.report = nil
 			return err
 		}

@@ -47,7 +47,7 @@ and has changed nothing: a script types --exit-code, which makes that 3.`,
 			case add != "":
 				return a.rewrapAdd(ctx, add)
 			case drop != "":
-				return a.rewrapDrop(ctx, drop)
+				return a.rewrapDrop(ctx, cmd, drop)
 			default:
 				return a.rewrapAll(ctx)
 			}
@@ -208,7 +208,7 @@ func (o *opened) unchanged(c *change) {
 
 // rewrapDrop takes the wrappings of a service out, once every live instance has opened
 // every key with another.
-func (a *app) rewrapDrop(ctx context.Context, uri string) error {
+func (a *app) rewrapDrop(ctx context.Context, cmd *cobra.Command, uri string) error {
 	o, err := a.open(ctx)
 	if err != nil {
 		return err
@@ -226,9 +226,11 @@ func (a *app) rewrapDrop(ctx context.Context, uri string) error {
 	if a.flags.force {
 		a.expect(o.unproven(ctx, services))
 	}
-	if err := a.confirm("Dropping the wrappings under " + list(services)); err != nil {
+	ctx, cancel, err := a.confirm(ctx, cmd, "Dropping the wrappings under "+list(services))
+	if err != nil {
 		return err
 	}
+	defer cancel()
 	c := &change{Action: "rewrap-drop"}
 	if !a.flags.force {
 		now := a.Now()

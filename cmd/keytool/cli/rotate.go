@@ -100,7 +100,7 @@ func (a *app) rotate(cmd *cobra.Command, flags *rotateFlags) error {
 		return err
 	}
 	if a.flags.force {
-		if err := a.confirm("Forcing a rotation"); err != nil {
+		if err := a.agreed("Forcing a rotation"); err != nil {
 			return err
 		}
 	}

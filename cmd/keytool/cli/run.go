@@ -199,10 +199,26 @@ func (a *app) stamp() keyset.Note {
 	return keyset.Note{At: a.Now(), Actor: a.actor(), Reason: a.flags.reason}
 }
 
-// confirm asks before what can cost a valid token. Without a terminal and without --yes
-// it refuses.
-func (a *app) confirm(what string) error {
-	if a.flags.yes || a.flags.dryRun {
+// confirm asks before what can cost a valid token, and returns the context to go on with:
+// where somebody was asked, the time of --timeout begins anew with the answer. Without a
+// terminal and without --yes it refuses.
+func (a *app) confirm(ctx context.Context, cmd *cobra.Command, what string) (context.Context, context.CancelFunc, error) {
+	if err := a.agreed(what); err != nil {
+		return nil, nil, err
+	}
+	if !a.asks() {
+		return ctx, func() {}, nil
+	}
+	ctx, cancel := a.context(cmd)
+	return ctx, cancel, nil
+}
+
+func (a *app) asks() bool { return !a.flags.yes && !a.flags.dryRun }
+
+// agreed is confirm for what no --timeout has begun for. People take their time: nothing but
+// the end of the run ends a question.
+func (a *app) agreed(what string) error {
+	if !a.asks() {
 		return nil
 	}
 	in, ok := a.Stdin.(*os.File)
