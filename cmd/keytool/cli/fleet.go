@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -82,6 +81,9 @@ func (a *app) forget(cmd *cobra.Command, id string) error {
 	}
 	if a.flags.reason == "" {
 		return usagef("fleet forget needs --reason")
+	}
+	if err := a.roomFor(id); err != nil {
+		return err
 	}
 	c := &change{Action: "forget-instance"}
 	if !a.flags.force && alive(instance, obs.Ended) {
@@ -184,15 +186,6 @@ func (o *opened) registered(obs *fleet.Observation, id string) (*fleet.Instance,
 
 // instanceID is what an id looks like, or its begin: no secret of this program is like it.
 var instanceID = regexp.MustCompile(`^[0-9a-f]{4,32}$`)
-
-// cut shortens a text to what the history takes, between two characters.
-func cut(text string) string {
-	for len(text) > maxText {
-		_, size := utf8.DecodeLastRuneInString(text)
-		text = text[:len(text)-size]
-	}
-	return text
-}
 
 func (a *app) showFleet(ctx context.Context) error {
 	if a.settings(); len(a.flags.fleet) == 0 {

@@ -46,6 +46,9 @@ Whoever has the file has the keys: hand it over in a safe way, and delete it.`,
 			if !peerPattern.MatchString(e.peer) {
 				return usagef("--peer is a name of small letters, digits, and .-_ behind the first, at most 63, not %s", shown(e.peer))
 			}
+			if err := a.roomFor(e.peer); err != nil {
+				return err
+			}
 			if err := a.reasoned(); err != nil {
 				return err
 			}
@@ -173,6 +176,9 @@ peer that runs with an older export refuses tokens after the next promotion.`,
 				if err := o.hasPeer(peer); err != nil {
 					return err
 				}
+				if err := a.roomFor(peer); err != nil {
+					return err
+				}
 				return next.Confirm(naming(stamp(), peer), peer)
 			})
 		},
@@ -225,6 +231,9 @@ func (a *app) forgetPeer(cmd *cobra.Command, peer string) error {
 	if a.flags.reason == "" {
 		return usagef("peer forget needs --reason")
 	}
+	if err := a.roomFor(peer); err != nil {
+		return err
+	}
 	if err := o.foretell(ctx); err != nil {
 		return err
 	}
@@ -264,15 +273,27 @@ func (o *opened) hasPeer(name string) error {
 // naming begins the reason of a change with the name of what it is about: the history has
 // no other place for one that is no key.
 func naming(n keyset.Note, name string) keyset.Note {
-	n.Reason = cut(strings.TrimSuffix(name+": "+n.Reason, ": "))
+	n.Reason = strings.TrimSuffix(name+aboutSep+n.Reason, aboutSep)
 	return n
+}
+
+// aboutSep stands between that name and what the operator has to say.
+const aboutSep = ": "
+
+// roomFor sees that the history has room for the name and for --reason, see [naming].
+func (a *app) roomFor(name string) error {
+	room := max(0, maxText-len(name+aboutSep))
+	if len(a.flags.reason) > room {
+		return usagef("--reason is at most %d bytes here, not %d: in the history the name stands in front of it", room, len(a.flags.reason))
+	}
+	return nil
 }
 
 // lastOf returns the last change of a kind that is about what has a name, nil if the history
 // has none, see [naming].
 func lastOf(d *keyset.Document, action, name string) *keyset.Event {
 	for i, e := range slices.Backward(d.History) {
-		if about, _, _ := strings.Cut(e.Reason, ": "); e.Action == action && about == name {
+		if about, _, _ := strings.Cut(e.Reason, aboutSep); e.Action == action && about == name {
 			return &d.History[i]
 		}
 	}
