@@ -41,6 +41,9 @@ func (a *app) keysetFlagsGiven() string {
 			if u, err := url.Parse(value); err == nil && u.User != nil {
 				return "" // a credential, which nothing takes there
 			}
+			if strings.ContainsFunc(value, unprintable) {
+				return "" // what is printed for it names something else
+			}
 			if value == "" {
 				continue
 			}
@@ -51,14 +54,15 @@ func (a *app) keysetFlagsGiven() string {
 }
 
 // changeFlagsGiven returns the flags of a command line that say how it changes the keyset,
-// as they are typed, without the names in except, and without those that say how it runs.
+// as they are typed, without the names in except, without those that say how it runs, and
+// without those that cannot be printed as they are.
 func changeFlagsGiven(cmd *cobra.Command, except ...string) (words []string) {
 	except = append(except,
 		"store", "name", "key-service", "fleet", // see keysetFlagsGiven
 		"output", "quiet", "verbose", "timeout", "dry-run", "exit-code")
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch {
-		case slices.Contains(except, f.Name):
+		case slices.Contains(except, f.Name), strings.ContainsFunc(f.Value.String(), unprintable):
 		case f.Value.Type() == "duration":
 			d, _ := time.ParseDuration(f.Value.String()) // as it has printed it
 			words = append(words, "--"+f.Name, flagDuration(d))

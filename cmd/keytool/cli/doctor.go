@@ -52,12 +52,12 @@ const (
 type doctorReport struct {
 	Verdict  string    `json:"verdict"` // healthy, warnings or unhealthy
 	Findings []finding `json:"findings"`
-	With     string    `json:"with,omitempty"` // the flags that every command in a fix needs
+	With     string    `json:"with,omitempty"` // the flags that every command above needs
 }
 
 func (r *doctorReport) needs(flags string) {
 	for _, f := range r.Findings {
-		if namesCommand(f.Fix) {
+		if namesCommand(f.Detail, f.Fix) {
 			r.With = flags
 		}
 	}

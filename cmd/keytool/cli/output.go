@@ -21,6 +21,7 @@ type report interface{ text(p *printer) }
 type failure struct {
 	Exit    Exit   `json:"exit"`
 	Message string `json:"message"`
+	With    string `json:"with,omitempty"` // the flags that every command in it needs
 }
 
 // finish prints the report and the error of a run, and returns its exit code.
@@ -59,9 +60,18 @@ func (a *app) finish(err error) Exit {
 // tellOf tells what has failed, and the flags that a command needs which that names.
 func (a *app) tellOf(what string) {
 	a.tell("keytool: %s", what)
-	if flags := a.keysetFlagsGiven(); flags != "" && a.reached && namesCommand(what) {
+	if flags := a.neededBy(what); flags != "" {
 		a.tell("  with  %s", flags)
 	}
+}
+
+// neededBy returns the flags that the commands need which an error names, if it names one. What
+// is no store or key service is not to be typed again.
+func (a *app) neededBy(what string) string {
+	if !a.reached || !namesCommand(what) {
+		return ""
+	}
+	return a.keysetFlagsGiven()
 }
 
 // document returns the members of the report and, if the command failed, "error" behind
@@ -79,7 +89,7 @@ func (a *app) document(code Exit, err error) ([]byte, error) {
 		}
 	}
 	if err != nil && !errors.Is(err, errSilent) {
-		text, _ := marshal(failure{Exit: code, Message: err.Error()}) // a number and a text
+		text, _ := marshal(failure{Exit: code, Message: err.Error(), With: a.neededBy(err.Error())}) // a number and texts
 		members = bytes.TrimSuffix(members, []byte("}"))
 		if len(members) > 1 {
 			members = append(members, ',')

@@ -51,9 +51,9 @@ type outlook struct {
 }
 
 func (o *outlook) needs(flags string) {
-	texts := []string{o.Note, o.Then}
+	texts := []string{o.Summary, o.Note, o.Then}
 	for _, r := range o.Reasons {
-		texts = append(texts, r.Fix)
+		texts = append(texts, r.Text, r.Fix)
 	}
 	if namesCommand(texts...) {
 		o.With = flags
