@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // flags are the flags that several commands have.
@@ -39,10 +41,13 @@ func (a *app) commonFlags(root *cobra.Command) {
 }
 
 // checkFlags runs once the command line is read.
-func (a *app) checkFlags() error {
+func (a *app) checkFlags(cmd *cobra.Command) error {
 	if o := a.flags.output; o != outputText && o != outputJSON {
 		a.flags.output = outputText
 		return usagef("-o is text or json, not %s%s", shown(o), meant(o, outputText, outputJSON))
+	}
+	if name := emptyFlag(cmd); name != "" {
+		return usagef("--%s is given with nothing in it, as by a variable that is not set: leave it out, or say what it is", name)
 	}
 	if a.flags.timeout <= 0 {
 		return usagef("--timeout is a positive duration such as 90s, not %v", a.flags.timeout)
@@ -53,6 +58,21 @@ func (a *app) checkFlags() error {
 		}
 	}
 	return nil
+}
+
+// emptyFlag returns the name of a flag whose value is the empty text, "" if there is none. It
+// would be taken as not given, and the command do another thing than was asked for.
+func emptyFlag(cmd *cobra.Command) (name string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		empty := f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			empty = slices.Contains(list.GetSlice(), "")
+		}
+		if empty {
+			name = f.Name
+		}
+	})
+	return name
 }
 
 // maxText is how long an actor or a reason may be, in bytes.

@@ -161,7 +161,7 @@ no; 5 another writer was first; 6 blocked, the culprit is printed; 130 interrupt
 	root.SetHelpCommand(a.helpCommand())
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	a.commonFlags(root)
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.checkFlags() }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.checkFlags(cmd) }
 	root.AddCommand(
 		a.kekCommand(), a.initCommand(), a.statusCommand(), a.rotateCommand(), a.abortCommand(), a.rollbackCommand(),
 		a.revokeCommand(), a.rewrapCommand(), a.policyCommand(),
