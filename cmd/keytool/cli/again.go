@@ -41,6 +41,9 @@ func (a *app) keysetFlagsGiven() string {
 			if u, err := url.Parse(value); err == nil && u.User != nil {
 				return "" // a credential, which nothing takes there
 			}
+			if given.flag == "--name" && !a.named && mayBeSecret(value) {
+				return "" // as it may be something else that was put in its place
+			}
 			if strings.ContainsFunc(value, unprintable) {
 				return "" // what is printed for it names something else
 			}

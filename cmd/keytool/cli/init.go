@@ -148,6 +148,7 @@ func (a *app) init(ctx context.Context, cmd *cobra.Command, o keyset.InitOptions
 	if err := c.save(ctx, doc, a.Now(), false, ""); err != nil {
 		return err
 	}
+	a.named = true
 	a.report = report
 	report.KID, report.Verdict, report.Reasons = doc.Primary().KID, verdictDone, nil
 	report.Summary = fmt.Sprintf("a new keyset; primary %s, ttl %s, wrapped by %s", report.KID, shortDuration(doc.TTL), doc.Primary().Wrapped[0].Service)

@@ -159,6 +159,7 @@ func (o *opened) load(ctx context.Context) error {
 	if doc.Name != o.app.flags.name {
 		return usagef("the keyset at %s is %s, and --name is %s: correct one of the two", o.place(), doc.Name, shown(o.app.flags.name))
 	}
+	o.app.named = true
 	if err := o.otherLineage(doc); err != nil {
 		return err
 	}

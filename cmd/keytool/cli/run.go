@@ -106,6 +106,7 @@ type app struct {
 	made    string          // what has been done, whatever becomes of the report: "" for nothing
 	ended   <-chan struct{} // closed when the run is to end; nil: never
 	reached bool            // the store and the key services that the flags name are such
+	named   bool            // a keyset is called what --name says
 }
 
 func (a *app) root() *cobra.Command {
