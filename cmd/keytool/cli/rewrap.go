@@ -152,14 +152,44 @@ func (a *app) rewrapAdd(ctx context.Context, uri string) error {
 	}
 	defer func() { _ = added.Close() }()
 	c := &change{Action: "rewrap-add"}
-	c.Then = "give the servers " + uri + " as a key service, too; then: keytool rewrap --drop OLD"
+	var before []string // the services under which it is wrapped beside that
 	return a.rewrapEach(ctx, c, " under "+uri+" as well", "every key is wrapped under "+uri+" already", func(o *opened, e wrappedEntry) ([]keyset.WrappedKey, error) {
 		w, err := append(slices.Clone(added), o.services...).Rewrap(ctx, e.wrapped, e.context)
-		if err != nil || slices.ContainsFunc(e.wrapped, func(old keyset.WrappedKey) bool { return old.Service == w.Service }) {
+		if err != nil {
 			return nil, err
+		}
+		others := keptWithout(e.wrapped, []string{w.Service})
+		for _, old := range others {
+			before = uniq(append(before, old.Service))
+		}
+		if len(before) > 0 {
+			c.Then = "give the servers " + uri + " as a key service, too; then: keytool rewrap --drop " + a.toDrop(ctx, before)
+		}
+		if len(others) < len(e.wrapped) {
+			return nil, nil
 		}
 		return append(slices.Clone(e.wrapped), w), nil
 	})
+}
+
+// toDrop returns what to type for the service that makes way for another: its URI as it was
+// given, or its name. Where it may be one of several the operator has to choose.
+func (a *app) toDrop(ctx context.Context, services []string) string {
+	if len(services) != 1 {
+		return "OLD"
+	}
+	for _, uri := range a.flags.keyServices {
+		s, err := a.KeyServices.Open(ctx, uri)
+		if err != nil {
+			continue
+		}
+		opens := s.Opens(services[0])
+		_ = s.Close()
+		if opens {
+			return quoted(uri)
+		}
+	}
+	return quoted(services[0])
 }
 
 // rewrapEach changes the wrappings of each entry to what wrap gives, and leaves those alone
