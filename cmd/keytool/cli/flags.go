@@ -61,14 +61,15 @@ func (a *app) checkFlags(cmd *cobra.Command) error {
 }
 
 // emptyFlag returns the name of a flag whose value is the empty text, "" if there is none. It
-// would be taken as not given, and the command do another thing than was asked for.
+// would be taken as not given, and the command do another thing than was asked for. An audience
+// may be that text.
 func emptyFlag(cmd *cobra.Command) (name string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		empty := f.Value.String() == ""
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			empty = slices.Contains(list.GetSlice(), "")
 		}
-		if empty {
+		if empty && f.Name != "audience" {
 			name = f.Name
 		}
 	})
