@@ -16,16 +16,24 @@ const (
 	lastPort  = 30_000
 )
 
-// Free returns an address that nobody listens at: 127.0.0.1:PORT.
+// Free returns an address that nobody listens at, 127.0.0.1:PORT, and gives it to nobody
+// else before the test ends, in this process or another: whoever has it holds the UDP port
+// of the same number.
 func Free(tb testing.TB) string {
 	tb.Helper()
 	for range 100 {
 		port := firstPort + rand.N(uint16(lastPort-firstPort))
 		address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port).String()
-		listener, err := net.Listen("tcp", address)
+		claim, err := net.ListenPacket("udp", address)
 		if err != nil {
 			continue
 		}
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			_ = claim.Close()
+			continue
+		}
+		tb.Cleanup(func() { _ = claim.Close() })
 		if err := listener.Close(); err != nil {
 			tb.Fatal(err)
 		}
