@@ -94,6 +94,9 @@ func TestRoles(t *testing.T) {
 	}
 	_, err := store.Save(within(t), []byte("two"), version)
 	denied("a server saves", err, "grant the user's role readwrite on the key")
+	if !errors.Is(err, keyset.Denied) {
+		t.Errorf("whoever saves is not told that the server has refused it for good: %v", err)
+	}
 
 	version = save(t, operatorStore, "two", version)
 	w.await(t, "two", seen(t, store, "two"))

@@ -93,7 +93,8 @@ func (s *Store) Load(ctx context.Context) (doc []byte, version string, err error
 }
 
 // Save implements [keyset.Store]. A document of more than [keyset.MaxBytes] is refused. It
-// is sent once: if no answer comes, the new document may be there.
+// is sent once: if no answer comes, the new document may be there. An error that is
+// [keyset.Denied] is the server's, which has refused it for good.
 func (s *Store) Save(ctx context.Context, doc []byte, version string) (newVersion string, err error) {
 	old, err := revision(version)
 	if err != nil {
@@ -113,7 +114,7 @@ func (s *Store) Save(ctx context.Context, doc []byte, version string) (newVersio
 		Commit()
 	switch {
 	case err != nil && refused(err):
-		return "", s.fail(ctx, "save", "readwrite on the key", err)
+		return "", fmt.Errorf("%w (%w)", s.fail(ctx, "save", "readwrite on the key", err), keyset.Denied)
 	case err != nil:
 		return "", s.fail(ctx, "save, which may have succeeded nevertheless", "", err)
 	case !answer.Succeeded:
