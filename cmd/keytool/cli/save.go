@@ -45,7 +45,7 @@ func (o *opened) save(ctx context.Context, next *keyset.Document, stamped time.T
 	if !counts || took <= within {
 		return nil
 	}
-	return o.restamp(ctx, kid)
+	return o.restamp(ctx, undated{lastEvent(next), kid})
 }
 
 // policyInForce returns the policy that counts for a save: that of the document that is
@@ -59,14 +59,17 @@ func (o *opened) policyInForce(next *keyset.Document) keyset.Policy {
 
 // restamp dates a change anew that took too long to save. It is there already, so however
 // long this takes, its stamp is not too early.
-func (o *opened) restamp(ctx context.Context, kid string) error {
+func (o *opened) restamp(ctx context.Context, u undated) error {
 	const tries = 5
 	ctx, cancel := sparingALook(ctx)
 	defer cancel()
 	var err error
 	for range tries {
+		if !awaited(o.doc, u.kid) {
+			return nil // another has taken the key back, and nobody counts from its stamp
+		}
 		next := o.doc.Next()
-		if err = next.Restamp(o.app.stamp(), kid); err != nil {
+		if err = next.Restamp(o.app.stamp(), u.kid); err != nil {
 			break
 		}
 		if err = o.write(ctx, next); !errors.Is(err, keyset.ErrConflict) {
@@ -77,8 +80,8 @@ func (o *opened) restamp(ctx context.Context, kid string) error {
 		}
 	}
 	if err != nil {
-		o.undated = append(o.undated, undated{o.text, kid})
-		o.dateAnewIfLate(err, kid)
+		o.undated = append(o.undated, u)
+		o.dateAnewIfLate(err, u.kid)
 		return fmt.Errorf("the change was saved, but later than settle allows, and its time could not be corrected: %w; wait %s before the next step, and see that the store is faster than half of settle",
 			err, shortDuration(o.doc.Policy.Settle))
 	}
@@ -86,34 +89,54 @@ func (o *opened) restamp(ctx context.Context, kid string) error {
 	return nil
 }
 
-// An undated document is one whose stamp is too early: where load finds it, the change of
-// key kid in it, or of the policy, is dated anew.
+// awaited reports whether somebody may count from the stamp of a key, or of the policy.
+func awaited(d *keyset.Document, kid string) bool {
+	k := d.Key(kid)
+	return kid == "" || k != nil && (k.State == keyset.Staged || k.State == keyset.Primary)
+}
+
+// An undated change is one whose stamp is too early: where load finds it in the history, the
+// change of key kid, or of the policy, is dated anew.
 type undated struct {
-	text []byte
-	kid  string
+	change keyset.Event
+	kid    string
 }
 
 // dateAnewIfLate remembers what may arrive after it was given up, if err is about such.
 func (o *opened) dateAnewIfLate(err error, kid string) {
 	var late *lateError
 	if errors.As(err, &late) {
-		o.undated = append(o.undated, undated{late.text, kid})
+		o.undated = append(o.undated, undated{late.change, kid})
 	}
 }
 
-// dateAnew does that if it is such a document that was loaded.
+// dateAnew does that if there are such changes in what was loaded, be it that others came
+// after them.
 func (o *opened) dateAnew(ctx context.Context) error {
-	for i, u := range o.undated {
-		if bytes.Equal(u.text, o.text) {
-			o.undated = slices.Delete(o.undated, i, i+1)
-			return o.restamp(ctx, u.kid)
+	for _, u := range o.undated {
+		if !has(o.doc, u.change) {
+			continue
 		}
+		o.undated = slices.DeleteFunc(o.undated, func(other undated) bool { return other.kid == u.kid && has(o.doc, other.change) })
+		return o.restamp(ctx, u)
 	}
 	return nil
 }
 
+// lastEvent returns the change that has made a document what it is.
+func lastEvent(d *keyset.Document) keyset.Event { return d.History[len(d.History)-1] }
+
+// has reports whether the history of a document has a change.
+func has(d *keyset.Document, change keyset.Event) bool {
+	return slices.ContainsFunc(d.History, func(e keyset.Event) bool {
+		at := e.At
+		e.At = change.At
+		return at.Equal(change.At) && e == change
+	})
+}
+
 // write writes next. After an error that does not tell which document is there it looks:
-// nil means that it is next.
+// nil means that it is next, or one that came after next.
 func (o *opened) write(ctx context.Context, next *keyset.Document) error {
 	store, err := o.store()
 	if err != nil {
@@ -125,13 +148,16 @@ func (o *opened) write(ctx context.Context, next *keyset.Document) error {
 	}
 	version, err := store.Save(ctx, text, o.version)
 	if err != nil {
-		if version, err = o.afterError(ctx, store, text, err); err != nil {
-			return err
-		}
+		return o.afterError(ctx, store, next, text, err)
 	}
-	o.doc, o.text, o.version = next, text, version
-	o.app.made = fmt.Sprintf("the keyset was changed, and is at revision %d: keytool status shows it", next.Revision)
+	o.saved(next, text, version)
 	return nil
+}
+
+// saved takes what is there after a save, with the change in it.
+func (o *opened) saved(doc *keyset.Document, text []byte, version string) {
+	o.doc, o.text, o.version = doc, text, version
+	o.app.made = fmt.Sprintf("the keyset was changed, and is at revision %d: keytool status shows it", doc.Revision)
 }
 
 // lookAgain is how long it may take to see what is there after a failed save.
@@ -153,18 +179,19 @@ func sparingALook(ctx context.Context) (context.Context, context.CancelFunc) {
 type lateError struct {
 	error
 
-	text []byte
+	change keyset.Event
 }
 
 func (e *lateError) Unwrap() error { return e.error }
 
-// afterError tells which document is there after a save of text has failed: the version of
-// that one, or an error with which nothing was changed, and will not be. What was sent
-// without an answer may be on its way, as behind a proxy: the document that is there is
-// saved again in its own place, which uses up the version that the other asks for.
-func (o *opened) afterError(ctx context.Context, store keyset.Store, text []byte, saveErr error) (version string, err error) {
+// afterError tells which document is there after a save of next has failed: nil if it has
+// the change, or an error with which nothing was changed, and will not be, unless the error
+// says otherwise. What was sent without an answer may be on its way, as behind a proxy: the
+// document that is there is saved again in its own place, which uses up the version that the
+// other asks for.
+func (o *opened) afterError(ctx context.Context, store keyset.Store, next *keyset.Document, text []byte, saveErr error) error {
 	if errors.Is(saveErr, keyset.ErrConflict) {
-		return "", overtaken(saveErr)
+		return overtaken(saveErr)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		saveErr = fmt.Errorf("%w (%w)", saveErr, cause)
@@ -172,32 +199,58 @@ func (o *opened) afterError(ctx context.Context, store keyset.Store, text []byte
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookAgain)
 	defer cancel()
 	unchanged := fmt.Errorf("saving: %w; nothing was changed", saveErr)
+	if refusedForGood(saveErr) {
+		return unchanged
+	}
 	const tries = 3
 	for range tries {
-		var there []byte
-		there, version, err = o.source.Load(ctx)
+		there, version, err := o.source.Load(ctx)
 		switch {
 		case err != nil && !errors.Is(err, keyset.ErrNotExist):
-			return "", o.unknown(text, fmt.Errorf("%w; whether the change was written is not known (%w)", saveErr, err))
+			return o.unknown(next, fmt.Errorf("%w; whether the change was written is not known (%w)", saveErr, err))
 		case err == nil && bytes.Equal(there, text):
 			o.app.note("the store answered late or not at all (%v), but the change is there", saveErr)
-			return version, nil
-		case !o.mayBeLate(saveErr):
-			return "", unchanged
-		case err == nil && version != o.version && bytes.Equal(there, o.text):
-			o.version = version // saved again, without an answer
-			return "", unchanged
+			o.saved(next, text, version)
+			return nil
+		case err == nil && !bytes.Equal(there, o.text):
+			return o.afterAnother(next, there, version, saveErr)
+		case !o.mayBeLate():
+			return unchanged
 		case err == nil && version != o.version:
-			return "", overtaken(fmt.Errorf("saving: %w; %w", saveErr, keyset.ErrConflict))
+			o.version = version // saved again, without an answer
+			return unchanged
 		case o.version == "":
-			return "", o.unknown(text, saveErr) // there is nothing to save again
+			return o.unknown(next, saveErr) // there is nothing to save again
 		}
 		if version, err = store.Save(ctx, o.text, o.version); err == nil {
 			o.version = version
-			return "", unchanged
+			return unchanged
 		}
 	}
-	return "", o.unknown(text, saveErr)
+	return o.unknown(next, saveErr)
+}
+
+// afterAnother is afterError where another writer has been there, before the change or after
+// it: what that wrote has the change then.
+func (o *opened) afterAnother(next *keyset.Document, there []byte, version string, saveErr error) error {
+	change := lastEvent(next)
+	doc, err := keyset.Parse(there)
+	if err == nil && (doc.Name != next.Name || doc.Lineage != next.Lineage) {
+		err = errOtherLineage
+	}
+	if err == nil {
+		err = o.auth.Verify(doc)
+	}
+	switch conflict := fmt.Errorf("saving: %w; %w", saveErr, keyset.ErrConflict); {
+	case err == nil && has(doc, change):
+		o.app.note("the store answered late or not at all (%v), but the change is there, and another one after it: the keyset is at revision %d", saveErr, doc.Revision)
+		o.saved(doc, there, version)
+		return nil
+	case err == nil && !doc.History[0].At.After(change.At): // which goes back to before the change
+		return overtaken(conflict)
+	default:
+		return &lateError{fmt.Errorf("%w: whether it has kept the change is not known: look with keytool status before the next step", conflict), change}
+	}
 }
 
 func overtaken(err error) error {
@@ -205,20 +258,21 @@ func overtaken(err error) error {
 }
 
 // unknown says that a change may be written or not.
-func (o *opened) unknown(text []byte, saveErr error) error {
+func (o *opened) unknown(next *keyset.Document, saveErr error) error {
 	wait := ""
 	if o.doc != nil && o.doc.Policy.Settle > 0 {
 		wait = fmt.Sprintf(", and if it is there, wait %s before that", shortDuration(o.doc.Policy.Settle))
 	}
-	return &lateError{fmt.Errorf("saving: %w; the change may still arrive: look with keytool status before the next step%s", saveErr, wait), text}
+	return &lateError{fmt.Errorf("saving: %w; the change may still arrive: look with keytool status before the next step%s", saveErr, wait), lastEvent(next)}
 }
 
 // mayBeLate reports whether a save may be carried out after its error: not one of a file,
-// which this process writes or nobody, and not one that was refused.
-func (o *opened) mayBeLate(saveErr error) bool {
-	if strings.HasPrefix(o.place(), "file:") {
-		return false
-	}
+// which this process writes or nobody.
+func (o *opened) mayBeLate() bool { return !strings.HasPrefix(o.place(), "file:") }
+
+// refusedForGood reports whether a save was not carried out, and will not be: the server has
+// refused it, or it was never sent.
+func refusedForGood(saveErr error) bool {
 	var refusal keyset.Kind
-	return !errors.As(saveErr, &refusal) || refusal.Temporary()
+	return errors.Is(saveErr, keyset.ErrConfig) || errors.As(saveErr, &refusal) && !refusal.Temporary()
 }

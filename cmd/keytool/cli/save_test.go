@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -152,6 +154,10 @@ func TestSaveArrivesLate(t *testing.T) {
 		{"behind another writer", first(func(s *remote) { s.again([]byte("\n")) }), conflict, "another writer was first: nothing was changed; run the command again", unchanged, 2},
 		{"and nobody can do anything about it", func(*remote, int) error { return reset }, failed,
 			"connection reset; the change may still arrive: look with keytool status before the next step, and if it is there, wait 4s before that", revised, 4},
+		{"never, for it was not sent", func(s *remote, _ int) error {
+			s.late = func() {}
+			return keyset.ErrConfig
+		}, failed, "invalid configuration; nothing was changed", unchanged, 1},
 		{"never, for it was refused", func(s *remote, _ int) error {
 			s.late = func() {}
 			return keyset.Denied
@@ -171,6 +177,44 @@ func TestSaveArrivesLate(t *testing.T) {
 	}
 }
 
+// What arrives before the look at the store, and is changed further by another writer, is
+// there: nobody is told that nothing was changed, and its time is as late as it came.
+func TestSaveArrivesLateBelowAnother(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		late time.Duration
+		says []string
+		all  int64 // revisions
+	}{
+		{"in time", time.Second, []string{"but the change is there, and another one after it: the keyset is at revision 3", "DONE  staged "}, 3},
+		{"and late", 12 * time.Second, []string{"but the change is there, and another one after it: the keyset is at revision 3", "the change was dated anew, as revision 4", "DONE  staged "}, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			remotely(t, func(t *testing.T, s *remote, run func(Exit, string) string) {
+				var arrived time.Time
+				s.fault = func(n int) error {
+					switch n {
+					case 1:
+						return errors.New("connection reset")
+					case 2: // the document that is there is saved again
+						time.Sleep(c.late)
+						s.arrive()
+						arrived = time.Now()
+						run(done, "policy --max-age 1440h --force --yes --reason test")
+					}
+					return nil
+				}
+				says(t, run(done, "rotate --replace "+s.keyset(t).Primary().KID), c.says...)
+				d := s.keyset(t)
+				staged := slices.IndexFunc(d.Keys, func(k keyset.Key) bool { return k.State == keyset.Staged })
+				if staged < 0 || d.Revision != c.all || c.late > 4*time.Second && d.Keys[staged].Staged.Before(arrived) {
+					t.Errorf("it arrived %v; %d keys at revision %d", arrived, len(d.Keys), d.Revision)
+				}
+			})
+		})
+	}
+}
+
 // again is what another writer does.
 func (s *remote) again(more []byte) {
 	s.mu.Lock()
@@ -179,29 +223,46 @@ func (s *remote) again(more []byte) {
 	s.version++
 }
 
-// A run that waits on takes what arrives late for its own, and counts from then on.
+// A run that waits on takes what arrives late for its own, and counts from then on, be it
+// that another writer has come after it.
 func TestSaveArrivesLateInAWait(t *testing.T) {
-	remotely(t, func(t *testing.T, s *remote, run func(Exit, string) string) {
-		var arrived time.Time
-		s.fault = func(n int) error {
-			switch {
-			case n == 1:
-				return nil
-			case arrived.IsZero():
-				arrived = time.Now().Add(12 * time.Second)
-				time.AfterFunc(12*time.Second, s.arrive)
-			case !time.Now().Before(arrived):
-				return nil
-			}
-			return errors.New("connection reset")
-		}
-		old := s.keyset(t).Primary().KID
-		says(t, run(pending, "rotate --wait --timeout 1m50s --replace "+old), "trying again: ", "the change may still arrive", "the change was dated anew, as revision 4")
-		d := s.keyset(t)
-		if p := d.Primary(); p.KID == old || arrived.IsZero() || p.Promoted.Before(arrived) || d.Revision != 4 {
-			t.Errorf("it arrived %v; revision %d; %s was promoted %v", arrived, d.Revision, p.KID, p.Promoted)
-		}
-	})
+	for _, c := range []struct {
+		name  string
+		after string // what another writer does then
+		all   int64  // revisions
+	}{
+		{name: "alone", all: 4},
+		{name: "and below another", after: "policy --max-age 1440h --force --yes --reason test", all: 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			remotely(t, func(t *testing.T, s *remote, run func(Exit, string) string) {
+				var arrived time.Time
+				s.fault = func(n int) error {
+					switch {
+					case n == 1:
+						return nil
+					case arrived.IsZero():
+						arrived = time.Now().Add(12 * time.Second)
+						time.AfterFunc(12*time.Second, func() {
+							s.arrive()
+							if c.after != "" {
+								run(done, c.after)
+							}
+						})
+					case !time.Now().Before(arrived):
+						return nil
+					}
+					return errors.New("connection reset")
+				}
+				old := s.keyset(t).Primary().KID
+				says(t, run(pending, "rotate --wait --timeout 1m50s --replace "+old), "trying again: ", "the change may still arrive", fmt.Sprint("the change was dated anew, as revision ", c.all))
+				d := s.keyset(t)
+				if p := d.Primary(); p.KID == old || arrived.IsZero() || p.Promoted.Before(arrived) || d.Revision != c.all {
+					t.Errorf("it arrived %v; revision %d; %s was promoted %v", arrived, d.Revision, p.KID, p.Promoted)
+				}
+			})
+		})
+	}
 }
 
 // What comes after what a run has read or written goes on from there.
