@@ -288,10 +288,7 @@ func (a *app) doctorKeys(ctx context.Context, r *doctorReport, o *opened) {
 		}
 	}
 	now := a.Now()
-	if stamps := ofAnotherTime(o.doc, now); len(stamps) > 0 {
-		r.add("keyset "+o.doc.Name, isFailed, fmt.Sprintf("this clock shows %s, and later than that, by more than max-skew, are %s", formatTime(now), list(few(stamps))),
-			"set this clock, or if it is right, that of the host that was ahead; what counts from such a time comes later than it could")
-	}
+	o.doctorClock(r, now)
 	if p := o.doc.Primary(); now.Sub(p.Promoted) > o.doc.Policy.MaxAge {
 		r.add("key "+p.KID, isWarning, fmt.Sprintf("it is primary for %s, and max-age is %s", shortDuration(now.Sub(p.Promoted)), shortDuration(o.doc.Policy.MaxAge)), "keytool rotate --wait")
 	}
@@ -299,6 +296,25 @@ func (a *app) doctorKeys(ctx context.Context, r *doctorReport, o *opened) {
 		if k.State == keyset.Staged && now.Sub(k.Staged) > 24*time.Hour {
 			r.add("key "+k.KID, isWarning, "it is staged for "+shortDuration(now.Sub(k.Staged)), "keytool rotate --wait      or give up: keytool abort")
 		}
+	}
+}
+
+// doctorClock compares this clock with what the document is dated.
+func (o *opened) doctorClock(r *doctorReport, now time.Time) {
+	clocks := o.clocks()
+	for _, c := range clocks {
+		if c.Code == codeClockBehind {
+			r.add("clock of this host", isFailed, "it "+strings.TrimPrefix(c.Text, "the clock of this host "), c.Fix)
+			continue
+		}
+		r.add("key "+c.KID, isFailed, "it"+strings.TrimPrefix(c.Text, c.KID), c.Fix)
+	}
+	if len(clocks) > 0 && clocks[0].Code == codeClockBehind {
+		return // then everything since may be later than it shows
+	}
+	if stamps := pastAhead(o.doc, now); len(stamps) > 0 {
+		r.add("keyset "+o.doc.Name, isWarning, "later than this clock shows, by more than max-skew, and nothing waits for it: "+list(few(stamps)),
+			"see whether this clock is right; if it is, nothing: a host was ahead then")
 	}
 }
 

@@ -152,25 +152,3 @@ func (a *app) expect(lines []string) {
 		a.note("expect  %s", line)
 	}
 }
-
-// ofAnotherTime are the stamps of a document that are ahead of the clock, each with what it
-// is of.
-func ofAnotherTime(d *keyset.Document, now time.Time) (all []string) {
-	add := func(at time.Time, what string) {
-		if ahead(at, now, d.Policy) {
-			all = append(all, fmt.Sprintf("%s %s", what, formatTime(at)))
-		}
-	}
-	for _, k := range d.Keys {
-		add(k.Created, k.KID+" created")
-		add(k.Staged, k.KID+" staged")
-		add(k.Promoted, k.KID+" promoted")
-		add(k.Demoted, k.KID+" demoted")
-		add(k.Drained, k.KID+" drained")
-		add(k.Revoked, k.KID+" revoked")
-	}
-	for _, e := range d.History {
-		add(e.At, e.Action+" by "+e.Actor)
-	}
-	return all
-}

@@ -116,7 +116,7 @@ func newStatus(o *opened, obs *fleet.Observation, step rotation.Step, at time.Ti
 	if step.Kind == rotation.Stage {
 		r.Summary = "the primary " + step.KID + " is to be replaced"
 	}
-	j.warn(&r.outlook, at)
+	j.warn(&r.outlook, at, o.clocks()...)
 	return r
 }
 
