@@ -143,16 +143,18 @@ func (s *Store) Load(ctx context.Context) (doc []byte, version string, err error
 // Save writes the document as the next version, by check-and-set (cas). The engine is
 // known to be a KV of version 2 before anything is written.
 //
-// What was deleted is not written over: the error is that of Load. It is sent once, and
-// again only if the server has surely not carried it out; after no answer at all the
-// new document may be there.
+// What was deleted is not written over: the error is that of Load, and [keyset.Denied]. It
+// is sent once, and again only if the server has surely not carried it out; after no
+// answer at all the new document may be there. Nothing is sent of a document that is too
+// large, or of one that fields of the secret would be lost for: that is
+// [keyset.ErrConfig].
 func (s *Store) Save(ctx context.Context, doc []byte, version string) (newVersion string, err error) {
 	if len(doc) > keyset.MaxBytes || !utf8.Valid(doc) {
-		return "", fmt.Errorf("%s: a document of %d bytes is too large, or no UTF-8: it is no keyset", s, len(doc))
+		return "", fmt.Errorf("%w: %s: a document of %d bytes is too large, or no UTF-8: it is no keyset", keyset.ErrConfig, s, len(doc))
 	}
 	found, err := s.read(ctx)
 	if err != nil {
-		return "", err
+		return "", refused(err)
 	}
 	if version != found.version() {
 		return "", s.conflict()
@@ -162,9 +164,24 @@ func (s *Store) Save(ctx context.Context, doc []byte, version string) (newVersio
 			return "", err
 		}
 	} else if found.others > 0 {
-		return "", fmt.Errorf("%s: the secret has %d fields beside %s, which would be lost: move them to another path", s, found.others, field)
+		return "", fmt.Errorf("%w: %s: the secret has %d fields beside %s, which would be lost: move them to another path", keyset.ErrConfig, s, found.others, field)
 	}
 	return s.write(ctx, doc, found)
+}
+
+// A refusal is the error of a save in the place of what is no document: it was not carried
+// out, and never will be.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() []error { return []error{r.error, keyset.Denied} }
+
+// refused makes an error of read that of a save, where it is about what is there; that of a
+// call tells its kind.
+func refused(err error) error {
+	if failed := (storeError{}); errors.As(err, &failed) {
+		return err
+	}
+	return refusal{err}
 }
 
 func (s *Store) conflict() error { return fmt.Errorf("%s: %w", s, keyset.ErrConflict) }
@@ -321,7 +338,7 @@ func (s *Store) write(ctx context.Context, doc []byte, old *secretVersion) (newV
 		// Replaced between reading and writing, by what may have been deleted since.
 		var failed storeError // which tells nothing of what is there
 		if _, err := s.read(ctx); err != nil && !errors.As(err, &failed) {
-			return "", err
+			return "", refused(err)
 		}
 		return "", s.conflict()
 	}

@@ -121,6 +121,7 @@ func TestStoreDeleted(t *testing.T) {
 		for _, version := range []string{"", fakeNumber(1), fakeNumber(2)} {
 			_, err := s.Save(t.Context(), []byte("three"), version)
 			tells(t, err, words...)
+			neverSent(t, err, keyset.Denied)
 		}
 		if n := f.kv["secret/fleet"].len(); n != 2 {
 			t.Errorf("a version was written over what was deleted: there are %d", n)
@@ -275,14 +276,28 @@ func TestStoreOtherSecrets(t *testing.T) {
 		tells(t, err, "no text in the field keyset", "bao kv put -mount=secret fleet keyset=@FILE")
 		_, err = s.Save(t.Context(), []byte("two"), fakeNumber(1))
 		tells(t, err, "no text in the field keyset")
+		neverSent(t, err, keyset.Denied)
 	}
 	put(map[string]any{"keyset": "one", "note": "of the operator"})
 	holds(t, s, "one", fakeNumber(1))
 	_, err := s.Save(t.Context(), []byte("two"), fakeNumber(1))
 	tells(t, err, "1 fields beside keyset, which would be lost")
+	neverSent(t, err, keyset.ErrConfig)
 	for _, doc := range []string{"\xff", strings.Repeat("x", keyset.MaxBytes+1)} {
 		_, err = s.Save(t.Context(), []byte(doc), fakeNumber(1))
 		tells(t, err, "too large, or no UTF-8")
+		neverSent(t, err, keyset.ErrConfig)
+	}
+	if n := f.kv["secret/fleet"].len(); n != 1 {
+		t.Errorf("%d versions", n)
+	}
+}
+
+// neverSent checks that the error of a save tells that it cannot arrive later.
+func neverSent(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%v is not %q", err, want)
 	}
 }
 
