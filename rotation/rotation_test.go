@@ -337,20 +337,25 @@ func TestRetireByAClockThatIsAhead(t *testing.T) {
 	// Where all that tell the time agree, the clock of this host is the one to correct.
 	for name, c := range map[string]struct {
 		offsets    []time.Duration
-		registered bool
+		registered int // the last ones
 		here       bool
 	}{
-		"all behind":          {[]time.Duration{-time.Hour, -time.Hour - skew/2}, false, true},
-		"one right":           {[]time.Duration{-time.Hour, 0}, false, false},
-		"one ahead":           {[]time.Duration{-time.Hour, time.Hour}, false, false},
-		"each another way":    {[]time.Duration{-time.Hour, -2 * time.Hour}, false, false},
-		"all ahead":           {[]time.Duration{time.Hour, time.Hour}, false, true},
-		"all ahead, reported": {[]time.Duration{time.Hour, time.Hour}, true, true},
+		"all behind":          {[]time.Duration{-time.Hour, -time.Hour - skew/2}, 0, true},
+		"one right":           {[]time.Duration{-time.Hour, 0}, 0, false},
+		"one ahead":           {[]time.Duration{-time.Hour, time.Hour}, 0, false},
+		"each another way":    {[]time.Duration{-time.Hour, -2 * time.Hour}, 0, false},
+		"all ahead":           {[]time.Duration{time.Hour, time.Hour}, 0, true},
+		"all ahead, reported": {[]time.Duration{time.Hour, time.Hour}, 2, true},
+
+		// The age of a report says nothing of a clock.
+		"one behind, others old":  {[]time.Duration{-45 * time.Second, -40 * time.Second, -50 * time.Second}, 2, false},
+		"two behind, another old": {[]time.Duration{-45 * time.Second, -45 * time.Second, -time.Second}, 1, true},
 	} {
 		s := drained(t)
 		for i, offset := range c.offsets {
 			in := s.instance(fmt.Sprintf("mcp-%c", 'a'+i))
-			in.Registered, in.Report.Now = c.registered, s.o.Began.Add(offset)
+			in.Registered, in.Report.Now = i >= len(c.offsets)-c.registered, s.o.Began.Add(offset)
+			in.Report.Every = 20 * time.Second // so that the old ones are fresh all the same
 		}
 		faults := rotation.Faults(s.d, s.o, s.now)
 		if len(faults) == 0 {

@@ -176,7 +176,8 @@ func (v *view) clock(i *fleet.Instance) (Reason, bool) {
 }
 
 // isAlone reports whether at least two instances tell the time, and all that do agree on
-// it, but not with this clock: then it is this one that is wrong.
+// it, but not with this clock: then it is this one that is wrong. A report from a registry
+// that is past tells its age, and not the time.
 func (v *view) isAlone() bool {
 	var least, most time.Duration
 	limit := v.clockLimit()
@@ -187,6 +188,9 @@ func (v *view) isAlone() bool {
 			continue
 		}
 		offset := v.o.Offset(i)
+		if i.Registered && offset < 0 {
+			continue
+		}
 		if tell++; tell == 1 {
 			least, most = offset, offset
 		}
