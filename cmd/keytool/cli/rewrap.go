@@ -153,7 +153,7 @@ func (a *app) rewrapAdd(ctx context.Context, uri string) error {
 	defer func() { _ = added.Close() }()
 	c := &change{Action: "rewrap-add"}
 	var before []string // the services under which it is wrapped beside that
-	return a.rewrapEach(ctx, c, " under "+uri+" as well", "every key is wrapped under "+uri+" already", func(o *opened, e wrappedEntry) ([]keyset.WrappedKey, error) {
+	err = a.rewrapEach(ctx, c, " under "+uri+" as well", "every key is wrapped under "+uri+" already", func(o *opened, e wrappedEntry) ([]keyset.WrappedKey, error) {
 		w, err := append(slices.Clone(added), o.services...).Rewrap(ctx, e.wrapped, e.context)
 		if err != nil {
 			return nil, err
@@ -162,14 +162,15 @@ func (a *app) rewrapAdd(ctx context.Context, uri string) error {
 		for _, old := range others {
 			before = uniq(append(before, old.Service))
 		}
-		if len(before) > 0 {
-			c.Then = "give the servers " + uri + " as a key service, too; then: keytool rewrap --drop " + a.toDrop(ctx, before)
-		}
 		if len(others) < len(e.wrapped) {
 			return nil, nil
 		}
 		return append(slices.Clone(e.wrapped), w), nil
 	})
+	if err == nil && len(before) > 0 {
+		c.Then = "give the servers " + uri + " as a key service, too; then: keytool rewrap --drop " + a.toDrop(ctx, before)
+	}
+	return err
 }
 
 // toDrop returns what to type for the service that makes way for another: its URI as it was

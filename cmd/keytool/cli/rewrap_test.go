@@ -95,3 +95,39 @@ func TestRewrapWithReplicas(t *testing.T) {
 		t.Errorf("%+v\nwas %+v", anew, both)
 	}
 }
+
+// However many keys there are, what is to be typed next is found once: each service is opened
+// for the work, and once more for that.
+func TestRewrapAddOpensOnce(t *testing.T) {
+	dir := t.TempDir()
+	store, first, second := filepath.Join(dir, "keyset.json"), filepath.Join(dir, "first.key"), filepath.Join(dir, "second.key")
+	env := map[string]string{"ECHOSEAL_STORE": store, "ECHOSEAL_NAME": "fleet", "ECHOSEAL_KEY_SERVICES": "counted://" + first}
+	opened := 0
+	services := keyset.NewOpener(func(ctx context.Context, uris ...string) (keyset.KeyService, error) {
+		opened++
+		return localkek.Open(ctx, "localkek"+strings.TrimPrefix(uris[0], "counted"))
+	}, "counted")
+	run := func(line string) string {
+		t.Helper()
+		var out bytes.Buffer
+		s := System{
+			Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(name string) string { return env[name] },
+			KeyServices: keyset.Openers{localkek.Opener(), services},
+		}
+		if code := Exit(Run(t.Context(), s, strings.Fields(line)...)); code != done {
+			t.Fatalf("%s: %d\n%s", line, code, out.String())
+		}
+		return out.String()
+	}
+	run("kek new " + first)
+	run("kek new " + second)
+	run("init --proof settle")
+	run("rotate --replace " + keysetIn(t, store).Primary().KID)
+	for _, says := range []string{"DONE  wrapped 3 keys ", "OK  every key is wrapped "} {
+		opened = 0
+		out := run("rewrap --add localkek://" + second)
+		if !strings.HasPrefix(out, says) || !strings.Contains(out, "keytool rewrap --drop counted://"+first) || opened != 2 {
+			t.Errorf("opened %d times\n%s", opened, out)
+		}
+	}
+}
