@@ -86,10 +86,8 @@ func (a *app) forget(cmd *cobra.Command, id string) error {
 		return err
 	}
 	c := &change{Action: "forget-instance"}
-	if !a.flags.force && alive(instance, obs.Ended) {
-		c.outlook = judge{o.doc, &obs, a.Now()}.alive(instance)
-		o.unchanged(c)
-		return exit(blocked)
+	if err := o.dead(c, instance, &obs); err != nil {
+		return err
 	}
 	others := slices.DeleteFunc(judge{o.doc, &obs, a.Now()}.overtaken(obs.Began), func(r reason) bool { return r.spot() == spotOf(instance) })
 	a.expect(expected(o.behindHistory(), others))
@@ -98,6 +96,15 @@ func (a *app) forget(cmd *cobra.Command, id string) error {
 		return err
 	}
 	defer cancel()
+	if a.asks() { // it may have come back by the answer, or be gone
+		obs = o.observe(ctx)
+		if instance, err = o.registered(&obs, id); err != nil {
+			return err
+		}
+		if err := o.dead(c, instance, &obs); err != nil {
+			return err
+		}
+	}
 	c.Summary = fmt.Sprintf("%s the instance %s (%s)", a.did("forget", "forgot"), id, instance.Name())
 	c.Then = "nothing waits for it any more"
 	if err := o.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
@@ -114,6 +121,16 @@ func (a *app) forget(cmd *cobra.Command, id string) error {
 		}
 	}
 	return nil
+}
+
+// dead sees that an instance which is to be forgotten is not alive, without --force.
+func (o *opened) dead(c *change, i *fleet.Instance, obs *fleet.Observation) error {
+	if o.app.flags.force || !alive(i, obs.Ended) {
+		return nil
+	}
+	c.outlook = judge{o.doc, obs, o.app.Now()}.alive(i)
+	o.unchanged(c)
+	return exit(blocked)
 }
 
 // alive reports whether what an instance has last reported is fresh, and not its end.

@@ -10,9 +10,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
+	"github.com/echoseal/echoseal/cmd/keytool/internal/testfleet"
+	"github.com/echoseal/echoseal/codec/localkek"
+	"github.com/echoseal/echoseal/fleet"
 	"github.com/echoseal/echoseal/keyset"
 )
 
@@ -75,39 +79,157 @@ func TestLateAnswer(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { lateAnswer(t, test.before, test.line, test.behind) })
+		})
+	}
+}
+
+func lateAnswer(t *testing.T, before, line string, behind time.Duration) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "keyset.json")
+	env := map[string]string{"ECHOSEAL_STORE": path, "ECHOSEAL_NAME": "fleet", "ECHOSEAL_KEY_SERVICES": "localkek://" + filepath.Join(dir, "kek.key")}
+	person, process := terminal(t)
+	var out bytes.Buffer
+	answers := &late{Writer: &out, hand: person}
+	store := func(ctx context.Context, uri string) (keyset.Source, error) {
+		answers.begun = ctx
+		return keyset.SourceOpeners{keyset.FileOpener()}.Open(ctx, uri)
+	}
+	s := System{
+		Stdin: process, Stdout: &out, Stderr: answers, Getenv: func(name string) string { return env[name] },
+		Stores: keyset.SourceOpeners{keyset.NewSourceOpener(store, "file")},
+	}
+	run := func(line string) {
+		t.Helper()
+		words := strings.NewReplacer("OTHER", "localkek://"+filepath.Join(dir, "other.key"), "OUT", filepath.Join(dir, "out.json"))
+		if _, err := os.Stat(path); err == nil {
+			line = strings.ReplaceAll(line, "PRIMARY", keysetIn(t, path).Primary().KID)
+		}
+		if code := Exit(Run(t.Context(), s, strings.Fields(words.Replace(line))...)); code != done {
+			t.Fatalf("%s: %d\n%s", line, code, out.String())
+		}
+	}
+	for _, line := range []string{"kek new " + filepath.Join(dir, "kek.key"), "kek new " + filepath.Join(dir, "other.key"), "init --proof settle", before} {
+		if line != "" {
+			run(line)
+		}
+	}
+	s.Now = func() time.Time { return time.Now().Add(-behind) }
+	run(line + " --timeout 2s")
+	if answers.asked == 0 {
+		t.Error("nothing was asked")
+	}
+}
+
+// A oneReport is a registry in memory that has one instance.
+type oneReport struct {
+	id     string
+	signed []byte
+}
+
+func (*oneReport) String() string { return "one://registry" }
+
+func (r *oneReport) Collect(context.Context) ([]fleet.Answer, error) {
+	return []fleet.Answer{{Address: r.id, Registered: true, Signed: r.signed}}, nil
+}
+
+func (r *oneReport) Publish(_ context.Context, _ string, signed []byte, _ time.Duration) error {
+	r.signed = signed
+	return nil
+}
+
+func (r *oneReport) Forget(context.Context, string) error {
+	r.signed = nil
+	return nil
+}
+
+// A pondering person answers a question with yes once something has happened.
+type pondering struct {
+	io.Writer
+
+	hand  io.Writer
+	until func()
+}
+
+func (p *pondering) Write(text []byte) (int, error) {
+	if bytes.Contains(text, []byte("[y/N]")) {
+		p.until()
+		if _, err := io.WriteString(p.hand, "y\n"); err != nil {
+			return 0, err
+		}
+	}
+	return p.Writer.Write(text)
+}
+
+// An instance that comes back while somebody thinks about the answer is not forgotten.
+func TestForgetWhoComesBack(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		back      bool
+		flags     string
+		want      Exit
+		forgotten bool
+	}{
+		{"who is dead", false, "", done, true},
+		{"who is back", true, "", blocked, false},
+		{"who is back, by force", true, " --force", done, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
-			path := filepath.Join(dir, "keyset.json")
-			env := map[string]string{"ECHOSEAL_STORE": path, "ECHOSEAL_NAME": "fleet", "ECHOSEAL_KEY_SERVICES": "localkek://" + filepath.Join(dir, "kek.key")}
+			path, kek := filepath.Join(dir, "keyset.json"), "localkek://"+filepath.Join(dir, "kek.key")
+			env := map[string]string{"ECHOSEAL_STORE": path, "ECHOSEAL_NAME": "fleet", "ECHOSEAL_KEY_SERVICES": kek, "ECHOSEAL_FLEET": "one://registry"}
+			now := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+			clock := func() time.Time { return now }
+			registry := &oneReport{}
 			person, process := terminal(t)
 			var out bytes.Buffer
-			answers := &late{Writer: &out, hand: person}
-			store := func(ctx context.Context, uri string) (keyset.Source, error) {
-				answers.begun = ctx
-				return keyset.SourceOpeners{keyset.FileOpener()}.Open(ctx, uri)
-			}
+			answers := &pondering{Writer: &out, hand: person}
 			s := System{
-				Stdin: process, Stdout: &out, Stderr: answers, Getenv: func(name string) string { return env[name] },
-				Stores: keyset.SourceOpeners{keyset.NewSourceOpener(store, "file")},
+				Stdin: process, Stdout: &out, Stderr: answers, Getenv: func(name string) string { return env[name] }, Now: clock,
+				Fleets: fleet.Openers{fleet.NewOpener(func(context.Context, string) (*oneReport, error) { return registry, nil }, "one")},
 			}
-			run := func(line string) {
+			run := func(want Exit, line string) {
 				t.Helper()
-				words := strings.NewReplacer("OTHER", "localkek://"+filepath.Join(dir, "other.key"), "OUT", filepath.Join(dir, "out.json"))
-				if _, err := os.Stat(path); err == nil {
-					line = strings.ReplaceAll(line, "PRIMARY", keysetIn(t, path).Primary().KID)
-				}
-				if code := Exit(Run(t.Context(), s, strings.Fields(words.Replace(line))...)); code != done {
-					t.Fatalf("%s: %d\n%s", line, code, out.String())
+				if code := Exit(Run(t.Context(), s, strings.Fields(line)...)); code != want {
+					t.Fatalf("%s: %d, want %d\n%s", line, code, want, out.String())
 				}
 			}
-			for _, line := range []string{"kek new " + filepath.Join(dir, "kek.key"), "kek new " + filepath.Join(dir, "other.key"), "init --proof settle", test.before} {
-				if line != "" {
-					run(line)
+			run(done, "kek new "+filepath.Join(dir, "kek.key"))
+			delete(env, "ECHOSEAL_FLEET")
+			run(done, "init")
+			env["ECHOSEAL_FLEET"] = "one://registry"
+
+			source, err := keyset.NewFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			services, err := keyset.Openers{localkek.Opener()}.Open(t.Context(), kek)
+			if err != nil {
+				t.Fatal(err)
+			}
+			servers := &testfleet.Fleet{Source: source, Now: clock}
+			servers.Configure(services)
+			server := servers.Start("a")
+			reports := func() {
+				signed, err := server.Signed(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				registry.id, registry.signed = server.ID(), signed
+			}
+			reports()
+			now = now.Add(time.Hour)
+			answers.until = func() {
+				if test.back {
+					reports()
 				}
 			}
-			s.Now = func() time.Time { return time.Now().Add(-test.behind) }
-			run(test.line + " --timeout 2s")
-			if answers.asked == 0 {
-				t.Error("nothing was asked")
+			run(test.want, "fleet forget "+server.ID()+" --reason test"+test.flags)
+			if test.want == blocked {
+				says(t, out.String(), "it is alive, and a promotion would go on without it")
+			}
+			if forgotten := registry.signed == nil; forgotten != test.forgotten || (keysetIn(t, path).Revision == 2) != test.forgotten {
+				t.Errorf("forgotten: %v, at revision %d", forgotten, keysetIn(t, path).Revision)
 			}
 		})
 	}
