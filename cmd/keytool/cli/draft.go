@@ -19,6 +19,8 @@ type draft struct {
 	path string
 	file *os.File
 	text []byte
+
+	remove func(path string) error // os.Remove
 }
 
 // newDraft takes the room for a text, which publish clears, and so does discard.
@@ -32,7 +34,7 @@ func newDraft(path string, text []byte) (*draft, error) {
 		clear(text)
 		return nil, err
 	}
-	d := &draft{path, file, text}
+	d := &draft{path, file, text, os.Remove}
 	if _, err = file.Write(make([]byte, len(text))); err == nil {
 		err = file.Sync()
 	}
@@ -49,7 +51,8 @@ func draftOf(path string) string {
 }
 
 // publish writes the keys, and gives the file its name. What has got that name meanwhile is
-// not replaced.
+// not replaced. If nothing fails but to remove the draft, the file is there nevertheless, as
+// the error says.
 func (d *draft) publish() error {
 	_, err := d.file.WriteAt(d.text, 0)
 	if err == nil {
@@ -58,10 +61,15 @@ func (d *draft) publish() error {
 	if err == nil {
 		err = d.named()
 	}
-	if err = d.discard(err); err != nil {
+	published := err == nil
+	switch err = d.discard(err); {
+	case err == nil:
+		return nil
+	case published:
+		return fmt.Errorf("%s is written, whole, and the keyset has the record of this export; what is left is its draft: %w", d.path, err)
+	default:
 		return fmt.Errorf("writing %s: %w; the keyset has the record of this export already, and nobody has got the keys: run the command again, and choose another file", d.path, err)
 	}
-	return nil
 }
 
 // named gives the file its name beside that of the draft.
@@ -81,7 +89,7 @@ func (d *draft) named() error {
 func (d *draft) discard(err error) error {
 	clear(d.text)
 	_ = d.file.Close() // what it could tell, the sync has told
-	switch left := os.Remove(d.file.Name()); {
+	switch left := d.remove(d.file.Name()); {
 	case left == nil || errors.Is(left, fs.ErrNotExist):
 		return err
 	case err == nil:

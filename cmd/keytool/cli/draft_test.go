@@ -63,4 +63,18 @@ func TestDraft(t *testing.T) {
 	}
 	holds(path, "another")
 	holds(draftOf(path), "")
+
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	d = begin()
+	d.remove = func(string) error { return fs.ErrPermission }
+	switch err := d.publish(); {
+	case !errors.Is(err, fs.ErrPermission):
+		t.Error(err)
+	case !strings.HasPrefix(err.Error(), path+" is written, whole, and the keyset has the record"), strings.Contains(err.Error(), "nobody has got the keys"),
+		!strings.HasSuffix(err.Error(), "delete it, for it may hold keys"):
+		t.Error(err)
+	}
+	holds(path, text)
 }
