@@ -131,7 +131,11 @@ func expected(late string, culprits []reason) (all []string) {
 		all = append(all, late+": what is counted from this change may come too early")
 	}
 	for _, r := range culprits {
-		all = append(all, fmt.Sprintf("%s: %s; it refuses what is written now until the store has a later revision than it holds", r.label, r.line))
+		comes := "it refuses what is written now until the store has a later revision than it holds"
+		if r.Code == rotation.Fork { // what is written now is that
+			comes = "it takes what is written now, and drops what it holds"
+		}
+		all = append(all, fmt.Sprintf("%s: %s; %s", r.label, r.line, comes))
 	}
 	return all
 }

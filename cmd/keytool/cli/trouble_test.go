@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -75,5 +78,29 @@ func TestListedTwice(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", what, got, c.want)
 		}
+	}
+}
+
+// Whoever reads the codes in the schema finds each that keytool has beside those of package
+// rotation.
+func TestSchemaNamesTheCodes(t *testing.T) {
+	schema, err := os.ReadFile(filepath.Join("..", "schema", "common.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range sources(t, "*.go") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, code := range regexp.MustCompile(`rotation\.Code\("([a-z_]+)"\)`).FindAllStringSubmatch(string(text), -1) {
+			if found++; !regexp.MustCompile(`[ ,.]` + code[1] + `[,.]`).Match(schema) {
+				t.Errorf("%s: %s is not there", file, code[1])
+			}
+		}
+	}
+	if found < 6 {
+		t.Errorf("only %d codes", found)
 	}
 }
