@@ -54,7 +54,7 @@ func (o *opened) apply(ctx context.Context, c *change, m move) error {
 	}
 	next, stamped := o.doc.Next(), a.Now()
 	stamp := func() keyset.Note {
-		n := a.stamp()
+		n := o.stamp()
 		stamped = n.At
 		return n
 	}

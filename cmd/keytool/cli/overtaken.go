@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,35 +30,51 @@ func (a *app) reasoned() error {
 	return nil
 }
 
-// upToDate sees, before a change is made, that servers have not left the document behind,
-// and that the clock has not been left behind by the history. If they have, blocks gets what
-// is in the way, before the error; with --force it says what to expect, and asks. It returns
-// the context to go on with, as confirm does. command is what to type again.
+// upToDate sees, before a change is made, that nothing is in the way of it, see
+// [opened.inTheWay]; with --force it asks. It returns the context to go on with, as confirm
+// does.
 func (o *opened) upToDate(ctx context.Context, cmd *cobra.Command, command string, blocks func(outlook)) (context.Context, context.CancelFunc, error) {
-	a := o.app
-	late := o.behindHistory()
-	if err := tooLate(late); err != nil && !a.flags.force {
-		return nil, nil, err
-	}
-	culprits, err := o.overtaken(ctx)
+	expect, err := o.inTheWay(ctx, cmd, command, o.app.flags.force, blocks)
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case len(culprits) == 0 && late == "":
+	case len(expect) == 0:
 		return ctx, func() {}, nil
-	case !a.flags.force:
-		blocks(outlook{
-			Verdict: verdictBlocked, Summary: "the store does not have the newest keyset, and what is written there now would fork it",
-			Reasons: culprits, Then: "settle that first; then: " + command,
-		})
-		return nil, nil, exit(blocked)
 	}
-	a.expect(expected(late, culprits))
-	if err := a.reasoned(); err != nil {
-		return nil, nil, err
-	}
-	return a.confirm(ctx, cmd, "Going on with "+command)
+	return o.app.confirm(ctx, cmd, "Going on with "+command)
 }
+
+// inTheWay sees that servers have not left the document behind, and that the clock has not
+// been left behind by the history. If they have, blocks gets what is in the way, before the
+// error; --force goes over the clock, and if overServers over what servers hold, and then
+// what to expect is said, and returned. command is what is typed, without its flags.
+func (o *opened) inTheWay(ctx context.Context, cmd *cobra.Command, command string, overServers bool, blocks func(outlook)) (expect []string, err error) {
+	culprits, err := o.overtaken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	late := o.behindHistory() // of the document that was read last
+	in := outlook{Verdict: verdictBlocked, Then: settled + strings.Join(append([]string{command}, changeFlagsGiven(cmd, "force", "yes")...), " ")}
+	if late != "" && !o.app.flags.force {
+		in.Summary, in.Reasons = behindSummary, []reason{o.clockBehind(late)}
+	}
+	if len(culprits) > 0 && !overServers {
+		in.Summary, in.Reasons = "the store does not have the newest keyset, and what is written there now would fork it", append(in.Reasons, culprits...)
+	}
+	if len(in.Reasons) > 0 {
+		blocks(in)
+		return nil, exit(blocked)
+	}
+	expect = expected(late, culprits)
+	o.app.expect(expect)
+	if len(expect) > 0 {
+		err = o.app.reasoned()
+	}
+	return expect, err
+}
+
+// settled comes before the command to type once nothing is in its way any more.
+const settled = "settle that first; then: "
 
 // newest makes c the report if its change is not to be made, see [opened.upToDate].
 func (o *opened) newest(ctx context.Context, cmd *cobra.Command, c *change) (context.Context, context.CancelFunc, error) {
@@ -111,12 +128,29 @@ func (o *opened) behindHistory() string {
 	return fmt.Sprintf("the clock of this host shows %s, and the last change, %s by %s, is dated %s", formatTime(now), last.Action, last.Actor, formatTime(last.At))
 }
 
-// tooLate is the error of what behindHistory says.
-func tooLate(late string) error {
-	if late == "" {
-		return nil
+// behindSummary says what is wrong with a clock that is behind the history.
+const behindSummary = "this clock is behind the last change, and what is counted by it would come too early"
+
+// clockBehind is the reason that behindHistory gives. What goes on in spite of it changes
+// nothing but the history, and overrides nothing that servers show.
+func (o *opened) clockBehind(late string) reason {
+	last := o.doc.History[len(o.doc.History)-1]
+	return reason{
+		Code: codeClockBehind, Text: late, label: "why", line: late, head: behindSummary,
+		Fix:    "set this clock; or if it is right, set that of the host that made the change, and date the keyset anew: keytool policy --force --reason TEXT; that forces nothing about servers, and what counts from a key's time that is ahead still comes later than it could",
+		change: fmt.Sprintf("the last change, %s by %s, is dated %s", last.Action, last.Actor, formatTime(last.At)),
 	}
-	return &exitError{code: blocked, err: fmt.Errorf("%s: set this clock; or if it is right, set that of the host that made the change, and to go on then give --force --reason TEXT", late)}
+}
+
+// stamp returns the note of a change that is made now. It is dated no earlier than the last
+// one, which a clock that is behind has to catch up with: else a change that is made in spite
+// of that would hide it from the next.
+func (o *opened) stamp() keyset.Note {
+	n, h := o.app.stamp(), o.doc.History
+	if len(h) > 0 && h[len(h)-1].At.After(n.At) {
+		n.At = h[len(h)-1].At
+	}
+	return n
 }
 
 // ahead reports whether a stamp, which is rounded up to the millisecond, is further ahead of

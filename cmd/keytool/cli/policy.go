@@ -150,6 +150,7 @@ type policyReport struct {
 
 	*outlook // what is in the way of the change; nil if nothing is
 
+	dated      bool // by another clock, and nothing else was changed
 	is, before settings
 	former     *keyset.FormerPolicy // nil if none counts any more
 }
@@ -185,6 +186,9 @@ func (r *policyReport) text(p *printer) {
 	what := "the policy of " + r.Name
 	if r.Verdict != verdictOK {
 		what = map[bool]string{true: "change ", false: "changed "}[r.DryRun] + what
+	}
+	if r.dated {
+		what = map[bool]string{true: "date ", false: "dated "}[r.DryRun] + r.Name + " anew by this clock, with the policy as it was"
 	}
 	p.linef("%s  %s, revision %d", verdictText(p, r.Verdict, r.DryRun), what, r.Revision)
 	p.linef("")
@@ -241,7 +245,13 @@ they were, the former values go on counting for as long as the three are togethe
 column WAS shows them, and the line below it until when.
 
 A change is blocked if a server holds a later revision than the store, or the same with
-another content: the store has an old copy then. --force goes over that, too.`,
+another content: the store has an old copy then. --force goes over that, too.
+
+It is blocked as well if this clock is behind the last change. If it is right, the change
+was dated by one that was ahead: with --force and --reason, and no setting that differs,
+policy writes the keyset anew, dated by this clock, and changes nothing else. That goes
+over nothing that servers hold. Then rotate goes on; but what counts from a key's time
+that is ahead still comes later than it could.`,
 		Example: "  keytool policy\n  keytool policy --ttl 20m --min-instances 3\n  keytool policy --max-age 1440h --force --reason \"fewer rotations\" --yes",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -268,14 +278,15 @@ func (a *app) policy(ctx context.Context, cmd *cobra.Command, flags *policyFlags
 	if err != nil {
 		return err
 	}
-	if ttl == before.TTL && policy == before.Policy {
+	dates := a.flags.force && ttl == before.TTL && policy == before.Policy && o.behindHistory() != ""
+	if !dates && ttl == before.TTL && policy == before.Policy {
 		a.report = newPolicyReport(o, before, before, verdictOK)
 		return nil
 	}
 	if _, err := o.store(); err != nil {
 		return err
 	}
-	ctx, cancel, err := o.upToDate(ctx, cmd, "keytool policy", func(in outlook) {
+	expect, err := o.inTheWay(ctx, cmd, "keytool policy", a.flags.force && !dates, func(in outlook) {
 		r := newPolicyReport(o, o.doc, o.doc, verdictOK)
 		r.Verdict, r.DryRun, r.outlook = in.Verdict, a.flags.dryRun, &in
 		a.report = r
@@ -283,17 +294,24 @@ func (a *app) policy(ctx context.Context, cmd *cobra.Command, flags *policyFlags
 	if err != nil {
 		return err
 	}
-	defer cancel()
 	before = o.doc // which may have been read anew
 	if ttl, policy, err = flags.apply(cmd, before.TTL, before.Policy); err != nil {
 		return err
 	}
-	if what := loosened(before.Policy, policy); what != "" {
+	if dates && (len(expect) == 0 || ttl != before.TTL || policy != before.Policy) {
+		return overtaken(keyset.ErrConflict)
+	}
+	question := "Going on with keytool policy"
+	what := loosened(before.Policy, policy)
+	if what != "" {
 		if !a.flags.force || a.flags.reason == "" {
 			return usagef("%s loosens the policy: that needs --force and --reason", what)
 		}
-		ctx, cancel, err = a.confirm(ctx, cmd, "Loosening the policy ("+what+")")
-		if err != nil {
+		question = "Loosening the policy (" + what + ")"
+	}
+	if what != "" || len(expect) > 0 {
+		var cancel context.CancelFunc
+		if ctx, cancel, err = a.confirm(ctx, cmd, question); err != nil {
 			return err
 		}
 		defer cancel()
@@ -305,19 +323,24 @@ func (a *app) policy(ctx context.Context, cmd *cobra.Command, flags *policyFlags
 	if err == nil && policy != before.Policy {
 		err = next.SetPolicy(stamp, policy)
 	}
+	if err == nil && dates {
+		err = next.Record(stamp, "redate")
+	}
 	if err != nil {
 		return err
 	}
 	r := newPolicyReport(o, before, next, verdictDue)
+	r.dated = dates
 	if r.DryRun = a.flags.dryRun; r.DryRun {
 		a.report = r
 		return a.pendingIfAsked()
 	}
 	// Former values count from the stamp.
-	if err := o.save(ctx, next, stamp.At, next.Policy.Was != nil, ""); err != nil {
+	if err := o.save(ctx, next, stamp.At, !dates && next.Policy.Was != nil, ""); err != nil {
 		return err
 	}
-	a.report = newPolicyReport(o, before, o.doc, verdictDone)
+	r = newPolicyReport(o, before, o.doc, verdictDone)
+	r.dated, a.report = dates, r
 	return nil
 }
 

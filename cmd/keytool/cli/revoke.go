@@ -328,7 +328,7 @@ func (o *opened) carryOut(ctx context.Context, p *revocation, r *revokeReport) e
 	if p.successor == successorNew {
 		p.primary = p.fresh.KID
 	}
-	next, stamp := o.doc.Next(), o.app.stamp()
+	next, stamp := o.doc.Next(), o.stamp()
 	if err := p.apply(next, stamp); err != nil {
 		return err
 	}

@@ -224,7 +224,7 @@ func (a *app) rewrapEach(ctx context.Context, c *change, how, nothing string, wr
 		o.unchanged(c)
 		return nil
 	}
-	a.expect(expected("", culprits))
+	a.expect(expected(o.behindHistory(), culprits))
 	c.Summary = a.did("wrap ", "wrapped ") + count(len(all), "key") + how
 	return o.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
 		return next.Rewrap(stamp(), all)
@@ -253,7 +253,7 @@ func (a *app) rewrapDrop(ctx context.Context, cmd *cobra.Command, uri string) er
 	if err != nil {
 		return err
 	}
-	a.expect(expected("", culprits))
+	a.expect(expected(o.behindHistory(), culprits))
 	if a.flags.force {
 		a.expect(o.unproven(ctx, services))
 	}

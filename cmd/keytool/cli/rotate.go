@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -36,8 +37,9 @@ is for.
 they are stricter than the policy, which keytool policy shows; looser ones need --force
 and --reason. Durations are written as 90s, 10m or 720h. --force also promotes against
 whatever is in the way, begins on a keyset that servers have a later revision of, and goes
-by this host's clock though it is behind the last change, or ahead of a server's when a
-key is retired: until every instance has read the new revision tokens may be refused.`,
+by this host's clock though it is ahead of a server's when a key is retired: until every
+instance has read the new revision tokens may be refused. A clock that is behind the last
+change it does not go by: see keytool policy --help.`,
 		Example: `  keytool rotate --wait
   keytool rotate --replace 4c11d0e2 --wait --reason "quarterly"
   keytool rotate --dry-run --exit-code`,
@@ -67,7 +69,8 @@ type rotating struct {
 	flags   *rotateFlags
 	given   []string // further flags, for the command that goes on
 	request rotation.Request
-	looser  bool // the request's policy than the keyset's
+	looser  bool               // the request's policy than the keyset's
+	obs     *fleet.Observation // the last one
 	report  *rotateReport
 }
 
@@ -142,15 +145,16 @@ func (r *rotating) turn(ctx context.Context, cmd *cobra.Command) (turn, error) {
 	if err := r.replaceable(); err != nil {
 		return turn{}, err
 	}
-	if err := tooLate(r.behindHistory()); err != nil && !r.app.flags.force {
-		return turn{}, err
-	}
 	now, obs, err := r.look(ctx)
 	if err != nil {
 		return turn{}, err
 	}
 	if err := r.ask(cmd); err != nil {
 		return turn{}, err
+	}
+	r.obs = &obs
+	if late := r.behindHistory(); late != "" {
+		return r.late(late), nil
 	}
 	step := rotation.Next(r.doc, obs, now, r.request)
 	if step.Kind == rotation.Stage && r.made(step.KID) {
@@ -162,6 +166,17 @@ func (r *rotating) turn(ctx context.Context, cmd *cobra.Command) (turn, error) {
 	j := judge{r.doc, &obs, r.app.Now()}
 	r.show(j, step)
 	return r.waiting(j, step), nil
+}
+
+// late is a turn by a clock that is behind the last change: no step is taken by it, with
+// --force neither, which would override what servers show as well.
+func (r *rotating) late(late string) turn {
+	why := r.clockBehind(late)
+	r.report.outlook = outlook{Verdict: verdictBlocked, Summary: behindSummary, Reasons: []reason{why}, Then: settled + r.command(r.flags.replace, rotation.Step{})}
+	r.report.Keyset, r.app.report = r.keyset(), r.report
+	t := turn{line: "this clock is behind the last change; BLOCKED", culprits: []string{"  " + why.change + "\n    fix  " + why.Fix}, code: blocked}
+	t.about, t.pause = t.line, pauseUntil(time.Time{}, r.app.Now(), r.doc.Policy)
+	return t
 }
 
 // made reports whether this run has made a key. A rotation of it is the next run's: where
@@ -229,13 +244,22 @@ func (r *rotating) command(replace string, step rotation.Step) string {
 		words = append(words, "--replace", replace)
 	}
 	words = append(append(words, "--wait"), r.given...)
-	if r.app.flags.force && (r.looser || step.Goal == rotation.Stage || step.Goal == rotation.Promote) {
+	if r.app.flags.force && (r.looser || step.Goal == rotation.Stage || step.Goal == rotation.Promote || step.Goal == rotation.Retire && r.clockBlocks()) {
 		words = append(words, "--force")
 		if r.app.flags.yes {
 			words = append(words, "--yes")
 		}
 	}
 	return strings.Join(words, " ")
+}
+
+// clockBlocks reports whether the clock of an instance is in the way of the next step, where
+// nothing is forced.
+func (r *rotating) clockBlocks() bool {
+	request := r.request
+	request.Force = false
+	step := rotation.Next(r.doc, *r.obs, r.app.Now(), request)
+	return slices.ContainsFunc(step.Reasons, func(reason rotation.Reason) bool { return reason.Code == rotation.ClockOff })
 }
 
 // show makes the report of a step that was not taken.

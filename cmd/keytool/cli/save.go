@@ -69,7 +69,7 @@ func (o *opened) restamp(ctx context.Context, u undated) error {
 			return nil // another has taken the key back, and nobody counts from its stamp
 		}
 		next := o.doc.Next()
-		if err = next.Restamp(o.app.stamp(), u.kid); err != nil {
+		if err = next.Restamp(o.stamp(), u.kid); err != nil {
 			break
 		}
 		if err = o.write(ctx, next); !errors.Is(err, keyset.ErrConflict) {

@@ -23,8 +23,7 @@ func (o *opened) clocks() (all []reason) {
 		all = append(all, reason{Code: code, Text: text, Fix: "set this clock; or if it is right, " + fix, KID: kid, label: "why", line: text, change: text, head: text})
 	}
 	if late := o.behindHistory(); late != "" {
-		add(codeClockBehind, "", late, "set that of the host that made the change, and give the next one --force --reason TEXT")
-		return all // what else is dated later may be so by the same clock
+		return []reason{o.clockBehind(late)} // what else is dated later may be so by the same clock
 	}
 	for _, k := range d.Keys {
 		if at, done, again := waitsFrom(k); ahead(at, now, d.Policy) {
