@@ -109,7 +109,7 @@ func TestFail(t *testing.T) {
 	}
 }
 
-func TestVersionsOfOthers(t *testing.T) {
+func TestNotSent(t *testing.T) {
 	environment(t, nil)
 	store, err := Open(within(t), "etcd://localhost:1/key") // nobody is there: it must not be asked
 	if err != nil {
@@ -120,5 +120,8 @@ func TestVersionsOfOthers(t *testing.T) {
 		if _, err := store.Save(within(t), []byte("doc"), version); !errors.Is(err, keyset.ErrConflict) {
 			t.Errorf("%q: %v", version, err)
 		}
+	}
+	if _, err := store.Save(within(t), make([]byte, keyset.MaxBytes+1), ""); !errors.Is(err, keyset.ErrConfig) {
+		t.Errorf("too large: %v", err)
 	}
 }

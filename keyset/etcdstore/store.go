@@ -92,16 +92,17 @@ func (s *Store) Load(ctx context.Context) (doc []byte, version string, err error
 	return kv.Value, strconv.FormatInt(kv.ModRevision, 10), nil
 }
 
-// Save implements [keyset.Store]. A document of more than [keyset.MaxBytes] is refused. It
-// is sent once: if no answer comes, the new document may be there. An error that is
-// [keyset.Denied] is the server's, which has refused it for good.
+// Save implements [keyset.Store]. A document of more than [keyset.MaxBytes] is
+// [keyset.ErrConfig], and is not sent. Any other is sent once: if no answer comes, the new
+// document may be there. An error that is [keyset.Denied] is the server's, which has
+// refused it for good.
 func (s *Store) Save(ctx context.Context, doc []byte, version string) (newVersion string, err error) {
 	old, err := revision(version)
 	if err != nil {
 		return "", fmt.Errorf("%s: save: %w: %w", s, keyset.ErrConflict, err)
 	}
 	if len(doc) > keyset.MaxBytes {
-		return "", fmt.Errorf("%s: save: the document is %d bytes long, and at most %d are allowed: it is no keyset", s, len(doc), keyset.MaxBytes)
+		return "", fmt.Errorf("%w: %s: save: the document is %d bytes long, and at most %d are allowed: it is no keyset", keyset.ErrConfig, s, len(doc), keyset.MaxBytes)
 	}
 	ctx, end := s.begin(ctx)
 	defer end()
