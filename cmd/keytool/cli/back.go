@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -23,27 +24,17 @@ an old copy then.`,
 			if err := a.reasoned(); err != nil {
 				return err
 			}
-			ctx, cancel := a.context(cmd)
-			defer cancel()
-			o, err := a.open(ctx)
-			if err != nil {
-				return err
-			}
-			defer o.close()
 			c := &change{Action: "abort"}
-			ctx, cancel, err = o.newest(ctx, cmd, c)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			return o.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
-				kid := keyIn(next, keyset.Staged)
-				if kid == "" {
-					return fmt.Errorf("no key of %s is staged, so there is nothing to abort", next.Name)
-				}
-				c.KID, c.Summary = kid, a.did("drop", "dropped")+" the staged key "+kid
-				c.Then = "nothing; keytool rotate begins anew when it is due"
-				return next.Abort(stamp(), kid)
+			return a.onNewest(cmd, c, func(ctx context.Context, o *opened) error {
+				return o.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
+					kid := keyIn(next, keyset.Staged)
+					if kid == "" {
+						return fmt.Errorf("no key of %s is staged, so there is nothing to abort", next.Name)
+					}
+					c.KID, c.Summary = kid, a.did("drop", "dropped")+" the staged key "+kid
+					c.Then = "nothing; keytool rotate begins anew when it is due"
+					return next.Abort(stamp(), kid)
+				})
 			})
 		},
 	}
@@ -68,30 +59,20 @@ new key.`,
 			if err := a.reasoned(); err != nil {
 				return err
 			}
-			ctx, cancel := a.context(cmd)
-			defer cancel()
-			o, err := a.open(ctx)
-			if err != nil {
-				return err
-			}
-			defer o.close()
 			c := &change{Action: "rollback"}
-			ctx, cancel, err = o.newest(ctx, cmd, c)
-			if err != nil {
-				return err
-			}
-			defer cancel()
-			if o.rolledBack(c) {
-				return nil
-			}
-			return o.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
-				from, to := next.Primary().KID, lastDemoted(next)
-				if to == "" {
-					return fmt.Errorf("no key of %s is retiring, so there is none to go back to", next.Name)
+			return a.onNewest(cmd, c, func(ctx context.Context, o *opened) error {
+				if o.rolledBack(c) {
+					return nil
 				}
-				c.KID, c.counted, c.Summary = to, to, fmt.Sprintf("%s primary again, and %s retiring", a.did("make "+to, to+" is"), from)
-				c.Then = "keytool rotate --wait retires " + from + " in time"
-				return next.Rollback(stamp(), to)
+				return o.apply(ctx, c, func(_ *opened, next *keyset.Document, stamp func() keyset.Note) error {
+					from, to := next.Primary().KID, lastDemoted(next)
+					if to == "" {
+						return fmt.Errorf("no key of %s is retiring, so there is none to go back to", next.Name)
+					}
+					c.KID, c.counted, c.Summary = to, to, fmt.Sprintf("%s primary again, and %s retiring", a.did("make "+to, to+" is"), from)
+					c.Then = "keytool rotate --wait retires " + from + " in time"
+					return next.Rollback(stamp(), to)
+				})
 			})
 		},
 	}

@@ -248,15 +248,10 @@ func within[T any](ctx context.Context, look func(context.Context) T) (found T) 
 	)
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	result := make(chan T, 1)
-	go func() {
+	found, _ = orLeave(ctx.Done(), func() (T, error) {
 		ctx, cancel := context.WithTimeout(ctx, answered)
 		defer cancel()
-		result <- look(ctx)
-	}()
-	select {
-	case found = <-result:
-	case <-ctx.Done(): // it ends with the process
-	}
+		return look(ctx), nil
+	})
 	return found
 }

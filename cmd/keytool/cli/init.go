@@ -279,9 +279,7 @@ func (o *opened) confirmReplace(ctx context.Context, cmd *cobra.Command, held []
 	if others := len(held) - maxReasons; others > 0 {
 		o.app.note("expect  the same of %s", counted(others, "other server", "other servers"))
 	}
-	for _, line := range expect {
-		o.app.note("expect  %s", line)
-	}
+	o.app.expect(expect)
 	if o.version == "" {
 		return o.app.confirm(ctx, cmd, "Beginning a new keyset "+o.app.flags.name+", while servers hold one,")
 	}

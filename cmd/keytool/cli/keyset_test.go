@@ -14,6 +14,11 @@ func keysetIn(t *testing.T, path string) *keyset.Document {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return parsed(t, text)
+}
+
+func parsed(t *testing.T, text []byte) *keyset.Document {
+	t.Helper()
 	doc, err := keyset.Parse(text)
 	if err != nil {
 		t.Fatal(err)

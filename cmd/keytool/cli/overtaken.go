@@ -30,18 +30,32 @@ func (a *app) reasoned() error {
 	return nil
 }
 
-// upToDate sees, before a change is made, that nothing is in the way of it, see
-// [opened.inTheWay]; with --force it asks. It returns the context to go on with, as confirm
-// does.
-func (o *opened) upToDate(ctx context.Context, cmd *cobra.Command, command string, blocks func(outlook)) (context.Context, context.CancelFunc, error) {
-	expect, err := o.inTheWay(ctx, cmd, command, o.app.flags.force, blocks)
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case len(expect) == 0:
-		return ctx, func() {}, nil
+// onNewest opens the keyset for a change that do makes. If something is in the way of it,
+// see [opened.inTheWay], c becomes the report of that; with --force it asks.
+func (a *app) onNewest(cmd *cobra.Command, c *change, do func(ctx context.Context, o *opened) error) error {
+	ctx, cancel := a.context(cmd)
+	defer cancel()
+	o, err := a.open(ctx)
+	if err != nil {
+		return err
 	}
-	return o.app.confirm(ctx, cmd, "Going on with "+command)
+	defer o.close()
+	command := "keytool " + c.Action
+	expect, err := o.inTheWay(ctx, cmd, command, a.flags.force, func(in outlook) {
+		c.outlook = in
+		o.unchanged(c)
+	})
+	if err != nil {
+		return err
+	}
+	if len(expect) > 0 {
+		var cancel context.CancelFunc
+		if ctx, cancel, err = a.confirm(ctx, cmd, "Going on with "+command); err != nil {
+			return err
+		}
+		defer cancel()
+	}
+	return do(ctx, o)
 }
 
 // inTheWay sees that servers have not left the document behind, and that the clock has not
@@ -76,14 +90,6 @@ func (o *opened) inTheWay(ctx context.Context, cmd *cobra.Command, command strin
 // settled comes before the command to type once nothing is in its way any more.
 const settled = "settle that first; then: "
 
-// newest makes c the report if its change is not to be made, see [opened.upToDate].
-func (o *opened) newest(ctx context.Context, cmd *cobra.Command, c *change) (context.Context, context.CancelFunc, error) {
-	return o.upToDate(ctx, cmd, "keytool "+c.Action, func(in outlook) {
-		c.outlook = in
-		o.unchanged(c)
-	})
-}
-
 // overtaken asks the fleet, if there is one to ask, and returns who proves that the document
 // is not the newest. Half of the time that is left is for it, and who does not answer
 // says nothing.
@@ -104,7 +110,7 @@ func (o *opened) overtaken(ctx context.Context) ([]reason, error) {
 // was asked.
 func (j judge) overtaken(at time.Time) (all []reason) {
 	for _, r := range rotation.Faults(j.doc, *j.obs, at) {
-		if leftBehind(r) {
+		if leftBehind(r.Code) {
 			all = append(all, j.reason(r, rotation.Blocked))
 		}
 	}
@@ -112,9 +118,7 @@ func (j judge) overtaken(at time.Time) (all []reason) {
 }
 
 // leftBehind reports whether a reason proves that the document is not the newest.
-func leftBehind(r rotation.Reason) bool {
-	return r.Code == rotation.NewerRevision || r.Code == rotation.Fork
-}
+func leftBehind(c rotation.Code) bool { return c == rotation.NewerRevision || c == rotation.Fork }
 
 // behindHistory says so if the clock shows a time from before the last change, by more than
 // any two clocks may be apart; else it returns "".

@@ -83,31 +83,21 @@ func (a *app) export(cmd *cobra.Command, e export) error {
 		}
 		return usagef("%s is there already, and is not replaced: choose a new file%s", path, left)
 	}
-	ctx, cancel := a.context(cmd)
-	defer cancel()
-	o, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer o.close()
 	c := &change{Action: "export"}
-	ctx, cancel, err = o.newest(ctx, cmd, c)
-	if err != nil {
-		return err
-	}
-	defer cancel()
 	var file *draft
-	err = o.apply(ctx, c, func(o *opened, next *keyset.Document, stamp func() keyset.Note) error {
-		keys := exported(next)
-		c.Summary = fmt.Sprintf("%s %s to the peer %s in %s", a.did("hand", "handed"), count(len(keys), "key"), e.peer, path)
-		c.Then = fmt.Sprintf("start the peer with it, delete the file, and: keytool confirm --peer %s", e.peer)
-		if !a.flags.dryRun {
-			var err error
-			if file, err = o.draft(ctx, path, keys); err != nil {
-				return err
+	err = a.onNewest(cmd, c, func(ctx context.Context, o *opened) error {
+		return o.apply(ctx, c, func(o *opened, next *keyset.Document, stamp func() keyset.Note) error {
+			keys := exported(next)
+			c.Summary = fmt.Sprintf("%s %s to the peer %s in %s", a.did("hand", "handed"), count(len(keys), "key"), e.peer, path)
+			c.Then = fmt.Sprintf("start the peer with it, delete the file, and: keytool confirm --peer %s", e.peer)
+			if !a.flags.dryRun {
+				var err error
+				if file, err = o.draft(ctx, path, keys); err != nil {
+					return err
+				}
 			}
-		}
-		return next.Export(naming(stamp(), e.peer), e.peer, e.ttl)
+			return next.Export(naming(stamp(), e.peer), e.peer, e.ttl)
+		})
 	})
 	switch {
 	case file == nil:

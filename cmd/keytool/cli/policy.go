@@ -299,7 +299,7 @@ func (a *app) policy(ctx context.Context, cmd *cobra.Command, flags *policyFlags
 		return err
 	}
 	if dates && (len(expect) == 0 || ttl != before.TTL || policy != before.Policy) {
-		return overtaken(keyset.ErrConflict)
+		return conflicted(keyset.ErrConflict)
 	}
 	question := "Going on with keytool policy"
 	what := loosened(before.Policy, policy)

@@ -132,9 +132,7 @@ func (a *app) revoke(cmd *cobra.Command, kids []string, flags revokeFlags) error
 		return a.pendingIfAsked()
 	}
 	if len(plan.revoke) > 0 {
-		for _, line := range r.Expect {
-			a.note("expect  %s", line)
-		}
+		a.expect(r.Expect)
 		if err := a.agreed("Revoking " + list(plan.revoke)); err != nil {
 			a.report = nil
 			return err

@@ -249,11 +249,9 @@ func (a *app) rewrapDrop(ctx context.Context, cmd *cobra.Command, uri string) er
 	if err != nil {
 		return err
 	}
-	culprits, err := o.overtaken(ctx)
-	if err != nil {
+	if err := o.foretell(ctx); err != nil {
 		return err
 	}
-	a.expect(expected(o.behindHistory(), culprits))
 	if a.flags.force {
 		a.expect(o.unproven(ctx, services))
 	}

@@ -174,7 +174,7 @@ func (r *rotating) late(late string) turn {
 	why := r.clockBehind(late)
 	r.report.outlook = outlook{Verdict: verdictBlocked, Summary: behindSummary, Reasons: []reason{why}, Then: settled + r.command(r.flags.replace, rotation.Step{})}
 	r.report.Keyset, r.app.report = r.keyset(), r.report
-	t := turn{line: "this clock is behind the last change; BLOCKED", culprits: []string{"  " + why.change + "\n    fix  " + why.Fix}, code: blocked}
+	t := turn{line: "this clock is behind the last change; BLOCKED", culprits: []string{why.culprit()}, code: blocked}
 	t.about, t.pause = t.line, pauseUntil(time.Time{}, r.app.Now(), r.doc.Policy)
 	return t
 }

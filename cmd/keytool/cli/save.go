@@ -191,7 +191,7 @@ func (e *lateError) Unwrap() error { return e.error }
 // other asks for.
 func (o *opened) afterError(ctx context.Context, store keyset.Store, next *keyset.Document, text []byte, saveErr error) error {
 	if errors.Is(saveErr, keyset.ErrConflict) {
-		return overtaken(saveErr)
+		return conflicted(saveErr)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		saveErr = fmt.Errorf("%w (%w)", saveErr, cause)
@@ -247,13 +247,14 @@ func (o *opened) afterAnother(next *keyset.Document, there []byte, version strin
 		o.saved(doc, there, version)
 		return nil
 	case err == nil && !doc.History[0].At.After(change.At): // which goes back to before the change
-		return overtaken(conflict)
+		return conflicted(conflict)
 	default:
 		return &lateError{fmt.Errorf("%w: whether it has kept the change is not known: look with keytool status before the next step", conflict), change}
 	}
 }
 
-func overtaken(err error) error {
+// conflicted is the error of a save where another writer was first.
+func conflicted(err error) error {
 	return fmt.Errorf("%w: nothing was changed; run the command again, it decides anew", err)
 }
 

@@ -80,11 +80,7 @@ func (s *remote) keyset(t *testing.T) *keyset.Document {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, err := keyset.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return doc
+	return parsed(t, text)
 }
 
 // remotely runs a test with a keyset that lives by time, in a remote store.

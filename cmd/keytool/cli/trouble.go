@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -56,7 +55,7 @@ func (j judge) troubles(at time.Time) []reason {
 		all = append(all, j.reason(r, rotation.Blocked))
 		ill[spot{r.Source, r.Address}] = true
 	}
-	graveFirst(all)
+	inFront(all, reason.grave)
 	for n := range j.obs.Instances {
 		if i := &j.obs.Instances[n]; !ill[spotOf(i)] {
 			for _, c := range j.complaints(i) {
@@ -183,20 +182,13 @@ func headline(r rotation.Reason, what string) string {
 // grave reports whether servers and store have parted: servers refuse what is in the store,
 // and one that starts again takes up what the others have left behind; or whether the clock
 // here is behind the last change, so that none is made.
-func (r reason) grave() bool {
-	return r.Code == rotation.NewerRevision || r.Code == rotation.Fork || r.Code == codeClockBehind
-}
-
-func graveFirst(all []reason) {
-	rank := map[bool]int{true: 0, false: 1}
-	slices.SortStableFunc(all, func(a, b reason) int { return cmp.Compare(rank[a.grave()], rank[b.grave()]) })
-}
+func (r reason) grave() bool { return leftBehind(r.Code) || r.Code == codeClockBehind }
 
 // warn adds what somebody has to act on, be it known already. At is before the fleet was
 // asked.
 func (j judge) warn(o *outlook, at time.Time, known ...reason) {
 	troubles := append(known, j.troubles(at)...)
-	graveFirst(troubles)
+	inFront(troubles, reason.grave)
 	if budget, spent := j.spent(); spent {
 		troubles = append(troubles, budget)
 		o.Reasons = slices.DeleteFunc(o.Reasons, func(r reason) bool { return r.Code == rotation.DueBudget })

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -120,10 +119,23 @@ func (j judge) patient(r rotation.Reason) bool { return !r.Fault() && j.now.Befo
 func (j judge) pressing(s rotation.Step) []rotation.Reason {
 	all := slices.Clone(s.Reasons)
 	if s.Kind == rotation.Blocked {
-		rank := map[bool]int{false: 0, true: 1}
-		slices.SortStableFunc(all, func(a, b rotation.Reason) int { return cmp.Compare(rank[j.patient(a)], rank[j.patient(b)]) })
+		inFront(all, func(r rotation.Reason) bool { return !j.patient(r) })
 	}
 	return all
+}
+
+// inFront puts those that are such first, and leaves the order of each kind.
+func inFront[T any](all []T, such func(T) bool) {
+	slices.SortStableFunc(all, func(a, b T) int {
+		switch of, before := such(a), such(b); {
+		case of == before:
+			return 0
+		case of:
+			return -1
+		default:
+			return 1
+		}
+	})
 }
 
 // step says what a step would do.
@@ -260,7 +272,7 @@ func then(s rotation.Step, rotate string) string {
 		return rotate
 	case s.Goal != rotation.Promote && s.Goal != rotation.Drain && s.Goal != rotation.Retire:
 		return ""
-	case slices.ContainsFunc(s.Reasons, leftBehind):
+	case slices.ContainsFunc(s.Reasons, func(r rotation.Reason) bool { return leftBehind(r.Code) }):
 		return rotate // a step back would fork the keyset, too
 	case s.Goal == rotation.Promote:
 		return rotate + "      or give up: keytool abort"

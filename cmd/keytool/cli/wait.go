@@ -103,12 +103,7 @@ func (t *turn) tell(j judge, step rotation.Step) {
 	}
 	named, more := sparingly(culprits, maxCulprits)
 	for _, r := range named {
-		out := j.reason(r, step.Kind)
-		culprit := "  " + out.change
-		if out.Fix != "" {
-			culprit += "\n    fix  " + out.Fix
-		}
-		t.culprits = append(t.culprits, culprit)
+		t.culprits = append(t.culprits, j.reason(r, step.Kind).culprit())
 	}
 	if more > 0 {
 		t.culprits = append(t.culprits, fmt.Sprintf("  and %d more, see keytool status", more))
@@ -117,6 +112,15 @@ func (t *turn) tell(j judge, step rotation.Step) {
 		t.line += "; not before " + clock(step.NotBefore, j.now)
 	}
 	t.about = t.line
+}
+
+// culprit is what a turn tells of a reason.
+func (r reason) culprit() string {
+	text := "  " + r.change
+	if r.Fix != "" {
+		text += "\n    fix  " + r.Fix
+	}
+	return text
 }
 
 // sparingly returns the first ones, and how many it leaves out: none, or at least two, since
