@@ -246,7 +246,7 @@ func (o *opened) afterAnother(next *keyset.Document, there []byte, version strin
 		o.app.note("the store answered late or not at all (%v), but the change is there, and another one after it: the keyset is at revision %d", saveErr, doc.Revision)
 		o.saved(doc, there, version)
 		return nil
-	case err == nil && !doc.History[0].At.After(change.At): // which goes back to before the change
+	case err == nil && len(doc.History) > 0 && !doc.History[0].At.After(change.At): // which goes back to before the change
 		return conflicted(conflict)
 	default:
 		return &lateError{fmt.Errorf("%w: whether it has kept the change is not known: look with keytool status before the next step", conflict), change}

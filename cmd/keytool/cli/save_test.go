@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/echoseal/echoseal/codec/localkek"
 	"github.com/echoseal/echoseal/keyset"
 )
 
@@ -217,6 +218,64 @@ func (s *remote) again(more []byte) {
 	defer s.mu.Unlock()
 	s.doc = append(s.doc, more...)
 	s.version++
+}
+
+// That nothing was changed is said where the history goes back to before the change, and is
+// not known otherwise.
+func TestSaveBelowAnother(t *testing.T) {
+	dir := t.TempDir()
+	kek, store := "localkek://"+filepath.Join(dir, "kek.key"), filepath.Join(dir, "keyset.json")
+	env := map[string]string{"ECHOSEAL_STORE": store, "ECHOSEAL_NAME": "fleet", "ECHOSEAL_KEY_SERVICES": kek}
+	for _, line := range []string{"kek new " + strings.TrimPrefix(kek, "localkek://"), "init"} {
+		var out bytes.Buffer
+		system := System{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(name string) string { return env[name] }}
+		if code := Exit(Run(t.Context(), system, strings.Fields(line)...)); code != done {
+			t.Fatalf("%s: %d\n%s", line, code, out.String())
+		}
+	}
+	services, err := keyset.Openers{localkek.Opener()}.Open(t.Context(), kek)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := keysetIn(t, store)
+	secret, err := services.OpenAuth(t.Context(), doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth, err := keyset.NewAuthKey(doc.Auth.ID, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := doc.Next()
+	if err := next.Record(keyset.Note{At: doc.History[0].At.Add(time.Minute), Actor: "op@bastion"}, "ours"); err != nil {
+		t.Fatal(err)
+	}
+	event := func(after time.Duration) keyset.Event {
+		return keyset.Event{At: doc.History[0].At.Add(after), Actor: "op@elsewhere", Action: "theirs"}
+	}
+	for _, c := range []struct {
+		name    string
+		history []keyset.Event
+		known   bool
+	}{
+		{"all of it", []keyset.Event{doc.History[0], event(time.Hour)}, true},
+		{"from behind the change", []keyset.Event{event(time.Hour)}, false},
+		{"none", nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			theirs := doc.Next()
+			theirs.History = c.history
+			text, err := auth.Encode(theirs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = (&opened{app: &app{}, auth: auth}).afterAnother(next, text, "2", errors.New("connection reset"))
+			var late *lateError
+			if !errors.Is(err, keyset.ErrConflict) || errors.As(err, &late) == c.known || strings.Contains(err.Error(), "nothing was changed") != c.known {
+				t.Errorf("%v", err)
+			}
+		})
+	}
 }
 
 // A run that waits on takes what arrives late for its own, and counts from then on, be it
