@@ -16,6 +16,7 @@ import (
 	"github.com/echoseal/echoseal/codec/localkek"
 	"github.com/echoseal/echoseal/codec/vault"
 	"github.com/echoseal/echoseal/integration/internal/bao"
+	"github.com/echoseal/echoseal/integration/internal/loopback"
 	"github.com/echoseal/echoseal/keyset"
 	"github.com/echoseal/echoseal/keyset/etcdstore"
 )
@@ -180,8 +181,8 @@ func startEtcd(t *testing.T) *etcd {
 	config.Dir = t.TempDir()
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 	config.UnsafeNoFsync = true
-	config.ListenClientUrls = []url.URL{{Scheme: "http", Host: free(t, "127.0.0.1")}}
-	config.ListenPeerUrls = []url.URL{{Scheme: "http", Host: free(t, "127.0.0.1")}}
+	config.ListenClientUrls = []url.URL{{Scheme: "http", Host: loopback.Free(t)}}
+	config.ListenPeerUrls = []url.URL{{Scheme: "http", Host: loopback.Free(t)}}
 	config.AdvertiseClientUrls, config.AdvertisePeerUrls = config.ListenClientUrls, config.ListenPeerUrls
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
 	e := &etcd{config: *config}

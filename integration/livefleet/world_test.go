@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/echoseal/echoseal/integration/internal/loopback"
 	"github.com/echoseal/echoseal/keyset"
 )
 
@@ -62,7 +63,7 @@ func newWorld(t *testing.T, name string, p *place, sdks ...string) *world {
 	t.Helper()
 	w := &world{T: t, name: name, place: p, dir: t.TempDir(), balancer: newBalancer(t)}
 	w.dns = p.registry == "" && strings.HasPrefix(p.store, "hashivault")
-	_, w.port, _ = net.SplitHostPort(free(t, "127.0.1.1"))
+	_, w.port, _ = net.SplitHostPort(loopback.FreeAt(t, "127.0.1.1"))
 	w.list()
 	w.keytool(0, "init", "--ttl", ttl.String(), "--settle", settle.String(), "--max-skew", maxSkew.String(), "--max-stale", maxStale.String(),
 		"--min-instances", fmt.Sprint(servers/2))
@@ -115,7 +116,7 @@ func (w *world) add(sdk string) *server {
 	if w.dns {
 		s.config.Report = net.JoinHostPort(fmt.Sprintf("127.0.1.%d", w.number), w.port)
 	} else {
-		s.config.Report = free(w.T, "127.0.0.1")
+		s.config.Report = loopback.Free(w.T)
 	}
 	w.servers = append(w.servers, s)
 	w.list()
@@ -315,20 +316,6 @@ func eventually(t *testing.T, what string, done func() bool) {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-// free returns an address that nobody listens at.
-func free(t *testing.T, host string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return address
 }
 
 // ready reports whether a server lets clients in.

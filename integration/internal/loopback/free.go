@@ -5,7 +5,7 @@ package loopback
 import (
 	"math/rand/v2"
 	"net"
-	"net/netip"
+	"strconv"
 	"testing"
 )
 
@@ -21,9 +21,15 @@ const (
 // of the same number.
 func Free(tb testing.TB) string {
 	tb.Helper()
+	return FreeAt(tb, "127.0.0.1")
+}
+
+// FreeAt is [Free] for another address of this host.
+func FreeAt(tb testing.TB, host string) string {
+	tb.Helper()
 	for range 100 {
 		port := firstPort + rand.N(uint16(lastPort-firstPort))
-		address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port).String()
+		address := net.JoinHostPort(host, strconv.Itoa(int(port)))
 		claim, err := net.ListenPacket("udp", address)
 		if err != nil {
 			continue
