@@ -7,9 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -123,5 +126,27 @@ func TestNotSent(t *testing.T) {
 	}
 	if _, err := store.Save(within(t), make([]byte, keyset.MaxBytes+1), ""); !errors.Is(err, keyset.ErrConfig) {
 		t.Errorf("too large: %v", err)
+	}
+}
+
+// An answer that never ends is not taken into memory whole; one as large as a cluster gives
+// is.
+func TestAnswerTooLarge(t *testing.T) {
+	environment(t, nil)
+	value := make([]byte, maxAnswer)
+	address := answering(t, func(_ any, stream grpc.ServerStream) error {
+		return stream.SendMsg(&etcdserverpb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Value: value}}})
+	})
+	store, err := Open(within(t), "etcd://"+address+"/key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	if _, _, err := store.Load(within(t)); err == nil || !strings.Contains(err.Error(), "larger than max") {
+		t.Errorf("%d bytes and what is around them: %v", len(value), err)
+	}
+	value = value[:pageSize*3<<19] // as many entries as are read at once, each as large as etcd takes by default
+	if doc, _, err := store.Load(within(t)); err != nil || len(doc) != len(value) {
+		t.Errorf("%d bytes: %d, %v", len(value), len(doc), err)
 	}
 }

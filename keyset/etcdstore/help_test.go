@@ -36,13 +36,17 @@ func environment(t *testing.T, variables map[string]string) {
 // malicious returns the address of a server that answers every call with one error.
 func malicious(t *testing.T, code codes.Code, text string) string {
 	t.Helper()
+	return answering(t, func(any, grpc.ServerStream) error { return status.Error(code, text) })
+}
+
+// answering returns the address of a server that answers every call in its own way.
+func answering(t *testing.T, answer grpc.StreamHandler) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
-		return status.Error(code, text)
-	}))
+	server := grpc.NewServer(grpc.UnknownServiceHandler(answer))
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	t.Cleanup(func() {

@@ -30,6 +30,10 @@ const (
 	maxConnectWait = 3 * time.Second
 )
 
+// maxAnswer is how many bytes one answer may have, where the vendor takes 2 GiB. A page of
+// entries, each as large as a cluster takes by default, fits.
+const maxAnswer = 64 << 20
+
 // dial returns the place that a URI names, with a client of its own.
 func dial(ctx context.Context, uri string) (place, error) {
 	t, err := parseURI(uri)
@@ -121,6 +125,7 @@ func (t *target) config() (clientv3.Config, error) {
 	}
 	config := clientv3.Config{
 		TLS:                  security,
+		MaxCallRecvMsgSize:   maxAnswer,
 		DialKeepAliveTime:    pingAfter,
 		DialKeepAliveTimeout: pingTimeout,
 		Logger:               zap.NewNop(),

@@ -121,7 +121,7 @@ func (r *Registry) Forget(ctx context.Context, id string) error {
 
 // What Collect reads at most.
 const (
-	pageSize     = 64 // entries, which are 16 MiB at most unless somebody writes other things there
+	pageSize     = 32 // entries, which are 8 MiB at most unless somebody writes other things there
 	maxInstances = 10_000
 	maxTotal     = 256 << 20 // bytes
 )
