@@ -9,6 +9,7 @@ import (
 	kms "cloud.google.com/go/kms/apiv1"
 	"github.com/googleapis/gax-go/v2"
 	"google.golang.org/api/option"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -76,7 +77,20 @@ func isWorthRetry(op string, err error) bool {
 	case codes.Canceled, codes.Unimplemented:
 		return false
 	}
-	return classify(op, err).kind.Temporary()
+	return !isTooLarge(err) && classify(op, err).kind.Temporary()
+}
+
+// maxAnswer is how many bytes one answer may have, where the vendor takes 2 GiB. The
+// largest fits, a page of a thousand versions with some KiB of attestation each.
+const maxAnswer = 16 << 20
+
+// callOptions are those of every call, in place of the client's own.
+type callOptions struct{ *attempts }
+
+// Resolve implements gax.CallOption.
+func (o callOptions) Resolve(s *gax.CallSettings) {
+	gax.WithRetry(func() gax.Retryer { return o.attempts }).Resolve(s)
+	gax.WithGRPCOptions(grpc.MaxCallRecvMsgSize(maxAnswer)).Resolve(s)
 }
 
 // invoke makes one call of the service, with retries within ctx. An answer that comes
@@ -84,7 +98,7 @@ func isWorthRetry(op string, err error) bool {
 func invoke[T any](ctx context.Context, op string, call func(gax.CallOption) (T, error), discard func(T)) (T, error) {
 	return await(ctx, func() (T, error) {
 		a := &attempts{ctx: ctx, op: op, backoff: gax.Backoff{Initial: baseBackoff, Max: maxBackoff, Multiplier: 2}}
-		answer, err := call(gax.WithRetry(func() gax.Retryer { return a }))
+		answer, err := call(callOptions{a})
 		if err == nil {
 			return answer, nil
 		}

@@ -50,8 +50,8 @@ func (k key) describe(ctx context.Context) keyset.KeyDescription {
 
 // wrapping returns the version that wraps.
 func (k key) wrapping(ctx context.Context) (*kmspb.CryptoKeyVersion, error) {
-	found, err := invoke(ctx, opGet, func(retry gax.CallOption) (*kmspb.CryptoKey, error) {
-		return k.client.GetCryptoKey(ctx, &kmspb.GetCryptoKeyRequest{Name: k.name}, retry)
+	found, err := invoke(ctx, opGet, func(options gax.CallOption) (*kmspb.CryptoKey, error) {
+		return k.client.GetCryptoKey(ctx, &kmspb.GetCryptoKeyRequest{Name: k.name}, options)
 	}, nil)
 	switch {
 	case err != nil:
@@ -65,8 +65,8 @@ func (k key) wrapping(ctx context.Context) (*kmspb.CryptoKeyVersion, error) {
 	case k.version == "":
 		return found.GetPrimary(), nil
 	}
-	version, err := invoke(ctx, opGetVersion, func(retry gax.CallOption) (*kmspb.CryptoKeyVersion, error) {
-		return k.client.GetCryptoKeyVersion(ctx, &kmspb.GetCryptoKeyVersionRequest{Name: k.id()}, retry)
+	version, err := invoke(ctx, opGetVersion, func(options gax.CallOption) (*kmspb.CryptoKeyVersion, error) {
+		return k.client.GetCryptoKeyVersion(ctx, &kmspb.GetCryptoKeyVersionRequest{Name: k.id()}, options)
 	}, nil)
 	if err != nil {
 		return nil, k.fail(ctx, opGetVersion, k.version, nil, err)
@@ -77,9 +77,9 @@ func (k key) wrapping(ctx context.Context) (*kmspb.CryptoKeyVersion, error) {
 // warnings tells of versions that are going to be destroyed.
 func (k key) warnings(ctx context.Context) []string {
 	const pageSize = 1000 // the most that Cloud KMS gives at once
-	found, err := invoke(ctx, opList, func(retry gax.CallOption) ([]string, error) {
+	found, err := invoke(ctx, opList, func(options gax.CallOption) ([]string, error) {
 		var warnings []string
-		all := k.client.ListCryptoKeyVersions(ctx, &kmspb.ListCryptoKeyVersionsRequest{Parent: k.name, PageSize: pageSize}, retry)
+		all := k.client.ListCryptoKeyVersions(ctx, &kmspb.ListCryptoKeyVersionsRequest{Parent: k.name, PageSize: pageSize}, options)
 		for {
 			version, err := all.Next()
 			if errors.Is(err, iterator.Done) {

@@ -105,6 +105,9 @@ func classify(op string, err error) failure {
 	if !ok {
 		return failedService
 	}
+	if isTooLarge(err) {
+		return failedAnswer
+	}
 	if f, ok := reasons[api.Reason()]; ok {
 		return f
 	}
@@ -123,6 +126,12 @@ func classify(op string, err error) failure {
 		}
 		return failedAnswer
 	}
+}
+
+// isTooLarge reports whether gRPC has refused an answer of more than maxAnswer. It has the
+// code of a quota for that, and nothing but its words tells them apart.
+func isTooLarge(err error) bool {
+	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "grpc: received message")
 }
 
 // classifyState tells what a failed precondition is, and the version it is about: from

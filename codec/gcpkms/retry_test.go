@@ -104,6 +104,36 @@ func TestCancelBetweenAttempts(t *testing.T) {
 	})
 }
 
+// An answer that would fill the memory is refused, and not asked for again.
+func TestAnswerTooLarge(t *testing.T) {
+	fake := kmsfake.Start(t)
+	key := fake.AddKey()
+	s := newService(t, fake.Client(t), key)
+	w := wrap(t, s, []byte("data key"))
+	const tooLarge = 16<<20 + 1
+	fake.FailAll(kmsfake.Fault{Answer: func(answer any) {
+		switch answer := answer.(type) {
+		case *kmspb.DecryptResponse:
+			answer.Plaintext = make([]byte, tooLarge)
+		case *kmspb.CryptoKey:
+			answer.Name = strings.Repeat("k", tooLarge)
+		}
+	}}, -1)
+	_, err := s.Unwrap(t.Context(), w, secretContext)
+	wantError(t, err, keyset.Unavailable, key, opDecrypt)
+	if n := fake.Calls("Decrypt"); n != 1 || !strings.Contains(err.Error(), "check the endpoint") {
+		t.Errorf("%d calls, %v", n, err)
+	}
+	described, err := s.Describe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, described[0].Err, keyset.Unavailable, key, opGet)
+	if !strings.Contains(described[0].Err.Error(), "check the endpoint") {
+		t.Error(described[0].Err)
+	}
+}
+
 // The client's own call options do not matter: they would go on for a minute, or not
 // at all.
 func TestCallersOptionsAreNotUsed(t *testing.T) {

@@ -135,9 +135,9 @@ func (k key) encrypt(ctx context.Context, dataKey []byte, encryptionContext map[
 		AdditionalAuthenticatedData:       aad,
 		AdditionalAuthenticatedDataCrc32C: checksum(aad),
 	}
-	answer, err := invoke(ctx, opEncrypt, func(retry gax.CallOption) (*kmspb.EncryptResponse, error) {
+	answer, err := invoke(ctx, opEncrypt, func(options gax.CallOption) (*kmspb.EncryptResponse, error) {
 		defer clear(request.Plaintext)
-		return k.client.Encrypt(ctx, request, retry)
+		return k.client.Encrypt(ctx, request, options)
 	}, nil)
 	if err != nil {
 		return keyset.WrappedKey{}, k.fail(ctx, opEncrypt, k.version, encryptionContext, err)
@@ -204,8 +204,8 @@ func (k key) decrypt(ctx context.Context, w keyset.WrappedKey, encryptionContext
 		AdditionalAuthenticatedData:       aad,
 		AdditionalAuthenticatedDataCrc32C: checksum(aad),
 	}
-	answer, err := invoke(ctx, opDecrypt, func(retry gax.CallOption) (*kmspb.DecryptResponse, error) {
-		return k.client.Decrypt(ctx, request, retry)
+	answer, err := invoke(ctx, opDecrypt, func(options gax.CallOption) (*kmspb.DecryptResponse, error) {
+		return k.client.Decrypt(ctx, request, options)
 	}, func(late *kmspb.DecryptResponse) { clear(late.GetPlaintext()) })
 	if err != nil {
 		return nil, k.fail(ctx, opDecrypt, w.Version, encryptionContext, err)
