@@ -36,10 +36,21 @@ func Obeyed(d *keyset.Document, o fleet.Observation, now time.Time) Step {
 	reasons := v.faults
 	for _, i := range v.live {
 		if i.Report.Revision < d.Revision {
-			reasons = append(reasons, v.lag(Behind, i, "", written))
+			reasons = append(reasons, v.behind(i, written))
 		}
 	}
 	return done(verdict(Obey, "", v.now, v.until(reasons, "", written.Add(changed(v.p)))))
+}
+
+// behind names a revoked key if the instance goes by one: its patience is counted from the
+// revocation then, whatever was changed since.
+func (v *view) behind(i *fleet.Instance, written time.Time) Reason {
+	for _, k := range v.d.Keys {
+		if k.State == keyset.Revoked && (i.Report.Primary == k.KID || slices.Contains(i.Report.Verifies, k.KID)) {
+			return v.lag(Behind, i, k.KID, k.Revoked)
+		}
+	}
+	return v.lag(Behind, i, "", written)
 }
 
 // Dropped tells whether every live instance can do without the wrappings of a key

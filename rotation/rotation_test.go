@@ -935,6 +935,39 @@ func TestReplace(t *testing.T) {
 	s.want(rotation.Done, rotation.Done, s.new, s.d.Primary().Promoted.Add(s.d.Policy.MaxAge))
 }
 
+// Of who still accepts a revoked key it is said, and its patience is counted from the
+// revocation, whatever was changed since.
+func TestRevokedIsAccepted(t *testing.T) {
+	s := staged(t)
+	s.later(settle + skew)
+	s.instance("mcp-a")
+	s.do(s.d.Promote(s.note(), s.new))
+	s.do(s.d.Revoke(s.note(), s.old))
+	revoked := s.now
+	s.later(time.Minute)
+	s.do(s.d.SetTTL(s.note(), s.d.TTL/2))
+	for _, c := range []struct {
+		seals   string
+		accepts []string
+		kid     string
+		since   time.Time
+	}{
+		{s.old, []string{s.old, s.new}, s.old, revoked},
+		{s.new, []string{s.new, s.old}, s.old, revoked},
+		{s.old, nil, s.old, revoked},
+		{s.new, []string{s.new}, "", s.now},
+	} {
+		s.o.Instances = nil
+		r := &s.instance("mcp-a").Report
+		r.Revision, r.Primary, r.Verifies = s.d.Revision-1, c.seals, c.accepts
+		reasons := rotation.Obeyed(s.d, s.o, s.now).Reasons
+		at := slices.IndexFunc(reasons, func(r rotation.Reason) bool { return r.Code == rotation.Behind && r.Instance == "mcp-a" })
+		if at < 0 || reasons[at].KID != c.kid || !reasons[at].Until.Equal(c.since.Add(settle+skew+2*every)) {
+			t.Errorf("%+v: %+v", c, reasons)
+		}
+	}
+}
+
 func TestObeyed(t *testing.T) {
 	s := staged(t)
 	s.do(s.d.Abort(s.note(), s.new))
@@ -1020,6 +1053,7 @@ func TestDroppedWaits(t *testing.T) {
 	look := func(at time.Time, kind rotation.Kind, code rotation.Code, until time.Time, change func(r *fleet.Report)) rotation.Reason {
 		t.Helper()
 		s.later(at.Sub(s.now))
+		s.o.Instances = nil
 		r := &s.instance("mcp-a").Report
 		r.Services = []string{was.Service, other.Service}
 		r.Opened = []fleet.Opened{{KID: fleet.AuthKey, Service: other.Service, Version: "2"}, {KID: s.old, Service: was.Service}}

@@ -88,6 +88,9 @@ func (r Reason) what() string {
 	case NotSealing:
 		return r.starting() + "has no key to seal with"
 	case Behind:
+		if r.KID != "" {
+			return r.starting() + "has not read yet that " + r.KID + " is revoked, and accepts it"
+		}
 		return r.starting() + "has not read the newest revision yet"
 	case NotOpened:
 		text := fmt.Sprintf("has not opened %s with %s yet", keyName(r.KID), r.Service)
@@ -228,7 +231,12 @@ func (r Reason) fixCode() string {
 			return "give " + r.Instance + " the key service " + r.Service + " as well, and start it again"
 		}
 		return r.fixFollow()
-	case NotVerifying, Behind, StillSealing:
+	case Behind:
+		if r.KID != "" {
+			return "start " + r.Instance + " anew, or stop it, so that it lets go of " + r.KID + "; and " + r.fixFollow()
+		}
+		return r.fixFollow()
+	case NotVerifying, StillSealing:
 		return r.fixFollow()
 	case NotSealing:
 		return "find out why " + r.Instance + " cannot seal: " + orElse(r.Health, "see its log")

@@ -22,6 +22,7 @@ func TestReasonTexts(t *testing.T) {
 		{rotation.Reason{Code: rotation.Expiring, KID: "4c11d0e2", Until: at}, "tokens under 4c11d0e2 may be alive until 2026-12-02T03:00:01Z"},
 		{rotation.Reason{Code: rotation.Settling, Until: start}, "until 2026-12-02T03:00:00Z the store may still give a server the revision from before the last change"},
 		{rotation.Reason{Code: rotation.Behind, Instance: "mcp-a", Revision: 7, Seen: at}, "mcp-a, revision 7, last seen 2026-12-02T03:00:00Z: has not read the newest revision yet"},
+		{rotation.Reason{Code: rotation.Behind, KID: "4c11d0e2", Instance: "mcp-a", Revision: 7, Seen: at}, "mcp-a, revision 7, last seen 2026-12-02T03:00:00Z: has not read yet that 4c11d0e2 is revoked, and accepts it"},
 		{rotation.Reason{Code: rotation.ClockOff, Instance: "mcp-a", Offset: -1 << 63, Limit: skew / 2}, "mcp-a: its clock is 106751 days behind; at most 30s is allowed"},
 		{rotation.Reason{Code: rotation.ClockOff, Instance: "mcp-a", Offset: 36 * time.Hour, Limit: skew / 2}, "mcp-a: its clock is 36h0m0s ahead; at most 30s is allowed"},
 	} {

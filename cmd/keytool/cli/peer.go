@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -72,9 +71,9 @@ type export struct {
 }
 
 func (a *app) export(cmd *cobra.Command, e export) error {
-	path, err := filepath.Abs(e.path)
+	path, err := absolute(e.path)
 	if err != nil {
-		return fmt.Errorf("--out: %w", err)
+		return err
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		left := ""

@@ -137,7 +137,7 @@ func (r *rotating) unfinished() bool { return r.report.DryRun || r.doc.Unfinishe
 // turn looks once, and takes the step that is safe, if there is one.
 func (r *rotating) turn(ctx context.Context, cmd *cobra.Command) (turn, error) {
 	if err := r.load(ctx); err != nil {
-		return turn{}, err
+		return turn{}, misconfigured(err)
 	}
 	if _, err := r.store(); err != nil {
 		return turn{}, err

@@ -116,8 +116,22 @@ func newStatus(o *opened, obs *fleet.Observation, step rotation.Step, at time.Ti
 	if step.Kind == rotation.Stage {
 		r.Summary = "the primary " + step.KID + " is to be replaced"
 	}
+	j.obeying(&r.outlook, at)
 	j.warn(&r.outlook, at, o.clocks()...)
 	return r
+}
+
+// obeying adds who has yet to read that a key is revoked, and has the time to.
+func (j judge) obeying(o *outlook, at time.Time) {
+	waits := j.behind(at, func(r rotation.Reason) bool { return r.KID != "" && j.patient(r) })
+	if len(waits) == 0 {
+		return
+	}
+	o.Reasons = append(waits, o.Reasons...)
+	if o.Verdict == verdictOK {
+		o.Verdict, o.Summary = verdictWaiting, fmt.Sprintf("%s is revoked, and %d of %s has yet to read that", waits[0].KID, len(waits), count(j.live(), "instance"))
+		o.Then = "keytool status"
+	}
 }
 
 // nothingDue says how long nothing is due.

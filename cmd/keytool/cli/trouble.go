@@ -55,6 +55,11 @@ func (j judge) troubles(at time.Time) []reason {
 		all = append(all, j.reason(r, rotation.Blocked))
 		ill[spot{r.Source, r.Address}] = true
 	}
+	late := j.behind(at, func(r rotation.Reason) bool { return !j.patient(r) })
+	for _, r := range late {
+		ill[r.spot()] = ill[r.spot()] || r.grave()
+	}
+	all = append(all, late...)
 	inFront(all, reason.grave)
 	for n := range j.obs.Instances {
 		if i := &j.obs.Instances[n]; !ill[spotOf(i)] {
@@ -65,6 +70,19 @@ func (j judge) troubles(at time.Time) []reason {
 		}
 	}
 	return append(all, j.twice()...)
+}
+
+// behind are the instances that hold an older revision than the document, as far as it is so.
+// That one accepts a revoked key is for people to mend; that it follows late may mend itself.
+func (j judge) behind(at time.Time, so func(rotation.Reason) bool) (all []reason) {
+	for _, r := range rotation.Obeyed(j.doc, *j.obs, at).Reasons {
+		if r.Code == rotation.Behind && so(r) {
+			out := j.reason(r, rotation.Blocked)
+			out.said = r.KID == ""
+			all = append(all, out)
+		}
+	}
+	return all
 }
 
 // twice are the instances that two sources list at different places. One of the two may be
@@ -180,9 +198,11 @@ func headline(r rotation.Reason, what string) string {
 }
 
 // grave reports whether servers and store have parted: servers refuse what is in the store,
-// and one that starts again takes up what the others have left behind; or whether the clock
-// here is behind the last change, so that none is made.
-func (r reason) grave() bool { return leftBehind(r.Code) || r.Code == codeClockBehind }
+// and one that starts again takes up what the others have left behind, or they accept what
+// is revoked; or whether the clock here is behind the last change, so that none is made.
+func (r reason) grave() bool {
+	return leftBehind(r.Code) || r.Code == codeClockBehind || r.Code == rotation.Behind && r.KID != ""
+}
 
 // warn adds what somebody has to act on, be it known already. At is before the fleet was
 // asked.
@@ -196,7 +216,7 @@ func (j judge) warn(o *outlook, at time.Time, known ...reason) {
 	troubles = slices.DeleteFunc(troubles, func(t reason) bool {
 		return slices.ContainsFunc(o.Reasons, func(r reason) bool {
 			// What a rotation waits for says it already, maybe in other words.
-			return r.spot() == t.spot() && (r.Code == t.Code || t.Code == codeDegraded || t.Code == codeNotReady)
+			return r.spot() == t.spot() && (r.Code == t.Code || t.Code == codeDegraded || t.Code == codeNotReady || t.Code == rotation.Behind && !t.grave())
 		})
 	})
 	if len(troubles) == 0 {
