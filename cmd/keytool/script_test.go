@@ -50,6 +50,8 @@ import (
 //	cut-short FROM TO          copy a token without its last characters
 //	tamper FROM TO             copy a keyset with another max-age in it
 //	await FILE                 wait until a process in the background has made it
+//	bar-rises N                the bar on the terminal has at least N frames, and goes back only
+//	                           where a line of a step stands between
 //	exit-status N              what the keytool that ended last has exited with
 //	together N ARG…            run keytool N times at once: each exits 0 or 5, one of them 0
 //	begin NAME TEXT            set $NAME to the first 8 characters of a text
@@ -68,7 +70,7 @@ func TestScript(t *testing.T) {
 		Setup:               setUp,
 		Cmds: withWorldCommands(commands{
 			"fleet": startFleet, "field": field, "revision": revision, "mode": mode, "ring": ring, "flip": flip, "cut-short": cutShort,
-			"tamper": tamper, "await": await, "exit-status": exitStatus, "together": together, "for-each-command": eachCommand, "begin": begin,
+			"tamper": tamper, "await": await, "exit-status": exitStatus, "together": together, "for-each-command": eachCommand, "begin": begin, "bar-rises": barRises,
 		}),
 	})
 }
@@ -393,6 +395,33 @@ func begin(ts *testscript.TestScript, _ bool, args []string) { ts.Setenv(args[0]
 func exitStatus(ts *testscript.TestScript, _ bool, args []string) {
 	if got := ts.ReadFile(".exit"); got != args[0] {
 		ts.Fatalf("it has exited with %s", got)
+	}
+}
+
+var (
+	lineOfAStep = regexp.MustCompile(`[123]/3 .*(staged|promoted|drained|retired) [0-9a-f]{8}`)
+	percentage  = regexp.MustCompile(`([0-9]+)% \|`)
+)
+
+func barRises(ts *testscript.TestScript, _ bool, args []string) {
+	least, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	frames, before := 0, 0
+	for line := range strings.Lines(ts.ReadFile("ttyout")) {
+		for _, frame := range percentage.FindAllStringSubmatch(line, -1) {
+			shown, err := strconv.Atoi(frame[1])
+			ts.Check(err)
+			if shown < before {
+				ts.Fatalf("frame %d of the bar shows %d%%, and the one before it %d%%: %q", frames, shown, before, line)
+			}
+			frames, before = frames+1, shown
+		}
+		if lineOfAStep.MatchString(line) {
+			before = 0
+		}
+	}
+	if frames < least {
+		ts.Fatalf("the bar has %d frames", frames)
 	}
 }
 

@@ -18,8 +18,10 @@ type progress struct {
 	trouble  string   // what has kept a turn from looking since then
 	culprits []string // that the last turn had that could look
 	bar      *progressbar.ProgressBar
+	done     float64 // the share of the bar that was full at from
 	from     time.Time
 	to       time.Time
+	length   time.Duration // what the bar was begun for
 }
 
 func (a *app) newProgress() *progress { return &progress{app: a} }
@@ -88,26 +90,49 @@ func (p *progress) wait(ctx context.Context, pause time.Duration, until time.Tim
 	}
 }
 
+// full is how many parts the bar has.
+const full = 1000
+
 // draw draws the bar for a wait until a time.
 func (p *progress) draw(until time.Time) {
 	now := p.app.Now()
-	if !until.Equal(p.to) {
-		p.clear()
-		p.from, p.to = now, until
-	}
-	total := max(1, p.to.Sub(p.from))
+	p.aim(until, now)
+	description := "  " + left(p.to, now) + " left "
 	if p.bar == nil {
-		p.bar = progressbar.NewOptions64(int64(total), progressbar.OptionSetWriter(p.app.Stderr), progressbar.OptionSetWidth(30),
+		p.bar = progressbar.NewOptions64(full, progressbar.OptionSetWriter(p.app.Stderr), progressbar.OptionSetWidth(30), progressbar.OptionSetDescription(description),
 			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false), progressbar.OptionClearOnFinish())
 	}
-	p.bar.Describe("  " + left(p.to, now) + " left ")
 	// A bar that cannot be drawn has nowhere to say so. It is never full, which would
-	// end it.
-	_ = p.bar.Set64(int64(min(total-1, max(0, now.Sub(p.from)))))
+	// end it. It is set first: to describe it draws it, and a new one would be empty.
+	_ = p.bar.Set64(min(full-1, int64(full*p.share(now))))
+	p.bar.Describe(description)
 }
 
-// clear takes the bar off the terminal. The next one goes on where it was, if it is for
-// the same time.
+// aim has the bar end at a time. A report is of a moment before it is read, and so the end
+// of a wait moves a little with each look: the bar goes on from where it is, only faster or
+// slower. It begins anew where it would else be nearly full for long.
+func (p *progress) aim(until, now time.Time) {
+	switch later := until.Sub(p.to); {
+	case p.to.IsZero() || later > max(time.Second, p.length/10):
+		p.done, p.length = 0, until.Sub(now)
+	case later == 0:
+		return
+	default:
+		p.done = p.share(now)
+	}
+	p.from, p.to = now, until
+}
+
+// share returns how much of the bar is full.
+func (p *progress) share(now time.Time) float64 {
+	passed := float64(now.Sub(p.from)) / float64(max(1, p.to.Sub(p.from)))
+	return p.done + (1-p.done)*min(1, max(0, passed))
+}
+
+// step notes that something was changed: what is waited for next has a bar of its own.
+func (p *progress) step() { p.to = time.Time{} }
+
+// clear takes the bar off the terminal. The next one goes on where it was.
 func (p *progress) clear() {
 	if p.bar != nil {
 		_ = p.bar.Clear() // likewise

@@ -3,6 +3,9 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"regexp"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -65,5 +68,57 @@ func TestProgressGoesOnAfterTrouble(t *testing.T) {
 `
 	if got := out.String(); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+var percentDrawn = regexp.MustCompile(`([0-9]+)% \|`)
+
+// percentages returns what each frame of the bar showed.
+func percentages(t *testing.T, out *bytes.Buffer) (shown []int) {
+	t.Helper()
+	for _, frame := range percentDrawn.FindAllSubmatch(out.Bytes(), -1) {
+		n, err := strconv.Atoi(string(frame[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown = append(shown, n)
+	}
+	out.Reset()
+	return shown
+}
+
+// The end of a wait moves a little with each report that is read. The bar does not go back
+// for that, nor is it drawn empty at each look; it begins anew for what comes after a step,
+// and for an end that is far later.
+func TestBarDoesNotGoBack(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Date(2026, 12, 2, 3, 0, 0, 0, time.UTC)
+	a := &app{System: System{Stderr: &out, Now: func() time.Time { return now }}}
+	p := a.newProgress()
+	const looks = 9
+	moves := []time.Duration{0, 300 * time.Millisecond, -200 * time.Millisecond, 600 * time.Millisecond, -300 * time.Millisecond, 450 * time.Millisecond}
+	phase := func(end time.Time) (shown []int) {
+		for look := range looks {
+			for range 5 {
+				p.draw(end.Add(moves[look%len(moves)]))
+				now = now.Add(frame)
+			}
+			p.clear() // as each wait ends
+		}
+		return percentages(t, &out)
+	}
+	for _, name := range []string{"the first phase", "the next phase"} {
+		shown := phase(now.Add(looks * time.Second))
+		if len(shown) < 5*looks || !slices.IsSorted(shown) || shown[0] != 0 || shown[len(shown)-1] < 90 {
+			t.Errorf("%s: %v", name, shown)
+		}
+		p.step()
+	}
+	p.draw(now.Add(10 * time.Second))
+	now = now.Add(5 * time.Second)
+	p.draw(now.Add(5 * time.Second))
+	p.draw(now.Add(time.Minute))
+	if shown := slices.Compact(percentages(t, &out)); !slices.Equal(shown, []int{0, 50, 0}) {
+		t.Errorf("an end that is far later: %v", shown)
 	}
 }

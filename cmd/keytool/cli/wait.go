@@ -51,6 +51,7 @@ func (a *app) wait(cmd *cobra.Command, take func(ctx context.Context) (turn, err
 		case t.hopeless:
 			return exit(t.code)
 		case t.again:
+			p.step()
 			continue
 		}
 		pause := t.pause
