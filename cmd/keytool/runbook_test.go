@@ -278,7 +278,6 @@ func (r *runbook) status(ts *testscript.TestScript, command string) {
 // notOfStatus are the codes that no status has, and why.
 var notOfStatus = map[string]string{
 	"due_replace": "it is for rotate --replace",
-	"behind":      "it is for revoke, which waits",
 	"not_opened":  "it is for rewrap --drop",
 	"not_wrapped": "it is for rewrap --drop",
 	"no_primary":  "such a document is refused before",
