@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -206,7 +207,31 @@ func TestInspectIsShort(t *testing.T) {
 	}
 }
 
-// Hostile input costs bounded time and memory, and an answer.
+// allocated returns how many bytes something allocates, whether they are kept or not, and
+// in how many pieces. No other test may run meanwhile.
+func allocated(do func()) (size, pieces uint64) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc, after.Mallocs - before.Mallocs
+}
+
+// What an inspection may allocate: so much whatever the input is, and for each byte of it
+// so much more. That is several times what is in memory at once, since a buffer that grows
+// is a new one each time. JSON of small pieces, and a text of escapes that is decoded twice,
+// take more, as the cases say.
+//
+// The pieces stand for the time: each value that is read is at least one, and what reads
+// values again for each value around or before them has far more of them than bytes. A
+// search that allocates nothing is not among them.
+const (
+	fixedSize, sizeForAByte     = 512 << 10, 9
+	fixedPieces, piecesForAByte = 2000, 1
+)
+
+// Hostile input costs work and memory that grow as the input does and no faster, and gets
+// an answer.
 func TestInspectHostileInput(t *testing.T) {
 	const megabyte, megabytes10 = 1 << 20, 10 << 20
 	token := "v1." + strings.Repeat("A", 100)
@@ -215,32 +240,45 @@ func TestInspectHostileInput(t *testing.T) {
 	for _, c := range []struct {
 		name, input string
 		code        int
+		more        uint64 // bytes for each byte of the input, beyond sizeForAByte
 	}{
-		{"too large", strings.Repeat("A", megabytes10+1), 1},
-		{"one token of 10 MB", "v1." + strings.Repeat("A", megabytes10-3), 4},
-		{"a string of 10 MB", `"` + strings.Repeat(`\u00e4`, (megabytes10-2)/6) + `"`, 4},
-		{"nothing", "", 1},
-		{"spaces", strings.Repeat(" ", megabytes10), 1},
-		{"deep arrays", strings.Repeat("[", megabytes10/2) + strings.Repeat("]", megabytes10/2), 1},
-		{"deep objects", strings.Repeat(`{"a":`, megabytes10/8), 1},
-		{"requests in requests", nested, 0},
-		{"a thousand tokens", many, 0},
-		{"a megabyte of members", `{"requestState":"` + token + `",` + strings.Repeat(`"method":"tools/call","params":{"name":"x"},`, 20000) + `"x":1}`, 0},
-		{"zeros", strings.Repeat("\x00", 1<<20), 4},
-		{"not UTF-8", "{\"requestState\":\"\xff\xfe\"}", 4},
-		{"a number of a million digits", `{"method":"tools/call","params":{"name":"x","arguments":{"n":` + strings.Repeat("9", 1<<20) + `}}}`, 0},
-		{"random bytes", random(megabytes10), 1},
-		{"random bytes as a token", `{"requestState":"` + hex.EncodeToString([]byte(random(16<<10))) + `"}`, 4},
-		{"dots", strings.Repeat(".", megabyte), 4},
-		{"blank lines", "HTTP/1.1 200 OK" + strings.Repeat("\n", megabyte-100) + "x", 4},
-		{"a line a value", strings.Repeat("[]\n", megabyte/3), 1},
-		{"empty events", "data: []\n" + strings.Repeat("data:\n", megabyte/6-10), 1},
-		{"words that are nearly tokens", strings.Repeat("v1."+strings.Repeat("A", 15)+" ", megabyte/19), 1},
-		{"long plain states", "[" + strings.Repeat(`{"requestState":"`+strings.Repeat("a--", 21000)+`"},`, 10) + "1]", 4},
-		{"events", strings.Repeat("data: {\"requestState\":\""+token+"\"}\n\n", 1000), 0},
+		{"too large", strings.Repeat("A", megabytes10+1), 1, 0},
+		{"one token of 10 MB", "v1." + strings.Repeat("A", megabytes10-3), 4, 0},
+		{"a string of 10 MB", `"` + strings.Repeat(`\u00e4`, (megabytes10-2)/6) + `"`, 4, 4},
+		{"nothing", "", 1, 0},
+		{"spaces", strings.Repeat(" ", megabytes10), 1, 0},
+		{"deep arrays", strings.Repeat("[", megabytes10/2) + strings.Repeat("]", megabytes10/2), 1, 0},
+		{"deep objects", strings.Repeat(`{"a":`, megabytes10/8), 1, 0},
+		{"requests in requests", nested, 0, 20},
+		{"a thousand tokens", many, 0, 6},
+		{"ten megabytes of tokens", `[` + strings.Repeat(`{"requestState":"`+token+`"},`, 80_000) + `null]`, 0, 4},
+		{"a megabyte of members", `{"requestState":"` + token + `",` + strings.Repeat(`"method":"tools/call","params":{"name":"x"},`, 20000) + `"x":1}`, 0, 22},
+		{"zeros", strings.Repeat("\x00", 1<<20), 4, 0},
+		{"not UTF-8", "{\"requestState\":\"\xff\xfe\"}", 4, 0},
+		{"a number of a million digits", `{"method":"tools/call","params":{"name":"x","arguments":{"n":` + strings.Repeat("9", 1<<20) + `}}}`, 0, 0},
+		{"random bytes", random(megabytes10), 1, 0},
+		{"random bytes as a token", `{"requestState":"` + hex.EncodeToString([]byte(random(16<<10))) + `"}`, 4, 8},
+		{"dots", strings.Repeat(".", megabyte), 4, 0},
+		{"blank lines", "HTTP/1.1 200 OK" + strings.Repeat("\n", megabyte-100) + "x", 4, 0},
+		{"a line a value", strings.Repeat("[]\n", megabyte/3), 1, 0},
+		{"empty events", "data: []\n" + strings.Repeat("data:\n", megabyte/6-10), 1, 0},
+		{"words that are nearly tokens", strings.Repeat("v1."+strings.Repeat("A", 15)+" ", megabyte/19), 1, 0},
+		{"long plain states", "[" + strings.Repeat(`{"requestState":"`+strings.Repeat("a--", 21000)+`"},`, 10) + "1]", 4, 0},
+		{"events", strings.Repeat("data: {\"requestState\":\""+token+"\"}\n\n", 1000), 0, 6},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, report, log := run(t, cli.System{Stdin: strings.NewReader(c.input)}, "inspect", "-o", "json")
+			var code int
+			var report inspected
+			var log string
+			size, pieces := allocated(func() {
+				code, report, log = run(t, cli.System{Stdin: strings.NewReader(c.input)}, "inspect", "-o", "json")
+			})
+			if most := fixedSize + (sizeForAByte+c.more)*uint64(len(c.input)); size > most {
+				t.Errorf("it allocates %d bytes for %d of input, and at most %d are enough", size, len(c.input), most)
+			}
+			if most := fixedPieces + piecesForAByte*uint64(len(c.input)); pieces > most {
+				t.Errorf("it allocates %d pieces for %d bytes of input, and at most %d are enough", pieces, len(c.input), most)
+			}
 			if code != c.code {
 				t.Errorf("exit %d, want %d: %+v %.200s", code, c.code, report.Error, log)
 			}
