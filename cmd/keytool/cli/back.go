@@ -17,7 +17,8 @@ func (a *app) abortCommand() *cobra.Command {
 		Long: `abort takes the staged key out of the keyset. No token was ever sealed with it, so no
 token is lost. It needs no report from the servers; but if one of them holds a later
 revision than the store, or the same with another content, abort is blocked: the store has
-an old copy then.`,
+an old copy then. So it is if this clock is behind the last change: see keytool policy
+--help.`,
 		Example: "  keytool abort --dry-run\n  keytool abort --reason \"mcp-c cannot open it\"",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,8 +52,9 @@ func (a *app) rollbackCommand() *cobra.Command {
 present one becomes retiring. Every server still has both, so no token is lost, and no
 report from the servers is needed; but if one of them holds a later revision than the
 store, or the same with another content, rollback is blocked: the store has an old copy
-then. Run again it changes nothing: the way forward is keytool rotate --replace, with a
-new key.`,
+then. So it is if this clock is behind the last change: see keytool policy --help. Run
+again it changes nothing, but where it was dated by a clock that was ahead: then it is
+dated anew by this one. The way forward is keytool rotate --replace, with a new key.`,
 		Example: "  keytool rollback --dry-run\n  keytool rollback --reason \"refused tokens since the promotion\"",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -69,6 +71,11 @@ new key.`,
 					if to == "" {
 						return fmt.Errorf("no key of %s is retiring, so there is none to go back to", next.Name)
 					}
+					if wentBack(next) != nil {
+						c.KID, c.counted, c.Summary = from, from, fmt.Sprintf("%s anew by this clock that %s is primary again, and %s retiring", a.did("date", "dated"), from, to)
+						c.Then = "keytool rotate --wait retires " + to + " in time"
+						return backAnew(next, stamp(), from, to)
+					}
 					c.KID, c.counted, c.Summary = to, to, fmt.Sprintf("%s primary again, and %s retiring", a.did("make "+to, to+" is"), from)
 					c.Then = "keytool rotate --wait retires " + from + " in time"
 					return next.Rollback(stamp(), to)
@@ -81,24 +88,47 @@ new key.`,
 	return cmd
 }
 
+// backAnew dates a rollback from a key, to the primary, anew. There and back is one
+// revision: nobody sees another primary meanwhile.
+func backAnew(next *keyset.Document, n keyset.Note, primary, from string) error {
+	if err := next.Rollback(n, from); err != nil {
+		return err
+	}
+	return next.Rollback(n, primary)
+}
+
+// wentBack returns the rollback by which the primary is one, nil if there is none, or if the
+// key that it has replaced is gone.
+func wentBack(d *keyset.Document) *keyset.Event {
+	if lastDemoted(d) == "" {
+		return nil
+	}
+	for i, e := range slices.Backward(d.History) {
+		switch {
+		case e.Action == "rollback" && e.KID == d.Primary().KID:
+			return &d.History[i]
+		case e.Action == "rollback", e.Action == "promote":
+			return nil
+		}
+	}
+	return nil
+}
+
 // rolledBack reports whether the primary is one by a rollback already, with the key that
 // it has replaced still there: whoever does not know whether the first run came to its end
-// runs it again, and must not go forward by that.
+// runs it again, and must not go forward by that. One that is to be dated anew is not done.
 func (o *opened) rolledBack(c *change) bool {
-	d := o.doc
-	kid, from := d.Primary().KID, lastDemoted(d)
-	if from == "" {
+	d, back := o.doc, wentBack(o.doc)
+	if back == nil {
 		return false
 	}
-	i := len(d.History) - 1
-	for i >= 0 && d.History[i].Action != "promote" && d.History[i].Action != "rollback" {
-		i--
-	}
-	if i < 0 || d.History[i].Action != "rollback" || d.History[i].KID != kid {
+	kid, from := d.Primary().KID, lastDemoted(d)
+	// By a clock that is behind it would get the date that it has.
+	if at, _ := waitsFrom(*d.Key(from)); o.behindHistory() == "" && ahead(at, o.app.Now(), d.Policy) {
 		return false
 	}
 	c.KID, c.Verdict, c.DryRun, c.Name, c.Store, c.Revision = kid, verdictOK, o.app.flags.dryRun, d.Name, o.place(), d.Revision
-	c.Summary = fmt.Sprintf("%s is primary again since the rollback of %s by %s; nothing was changed", kid, formatTime(d.History[i].At), d.History[i].Actor)
+	c.Summary = fmt.Sprintf("%s is primary again since the rollback of %s by %s; nothing was changed", kid, formatTime(back.At), back.Actor)
 	c.Then = fmt.Sprintf("keytool rotate --wait retires %s in time; to go forward, with a new key: keytool rotate --replace %s --wait", from, kid)
 	o.app.report = c
 	return true

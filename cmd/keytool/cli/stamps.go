@@ -26,28 +26,44 @@ func (o *opened) clocks() (all []reason) {
 		return []reason{o.clockBehind(late)} // what else is dated later may be so by the same clock
 	}
 	for _, k := range d.Keys {
-		if at, done, again := waitsFrom(k); ahead(at, now, d.Policy) {
+		if at, done := waitsFrom(k); ahead(at, now, d.Policy) {
 			add(codeStampAhead, k.KID, fmt.Sprintf("%s was %s %s, in %s by this clock, and a wait counts from that", k.KID, done, formatTime(at), left(at, now)),
-				"leave it at that, since no token is lost, or count anew: "+again)
+				"leave it at that, since no token is lost, or count anew: "+o.countAnew(now))
 		}
 	}
 	return all
 }
 
-// waitsFrom returns the stamp of a key that the next wait counts from, what was done then, and
-// what to type to have it count from another.
-func waitsFrom(k keyset.Key) (at time.Time, done, again string) {
+// countAnew is what to type to have waits count from another time than the stamps that are
+// ahead. It is the same for all of them: what is open comes before a new rotation, which
+// would wait for its stamp, too.
+func (o *opened) countAnew(now time.Time) string {
+	replace := "keytool rotate --replace " + o.doc.Primary().KID + " --wait"
+	for _, k := range o.doc.Keys {
+		switch at, _ := waitsFrom(k); {
+		case !ahead(at, now, o.doc.Policy):
+		case k.State == keyset.Staged:
+			return "keytool abort, and then " + replace // which begins though it is not due
+		case k.State == keyset.Retiring:
+			return "keytool rollback, and then keytool rotate --wait"
+		}
+	}
+	return replace
+}
+
+// waitsFrom returns the stamp of a key that the next wait counts from, and what was done then.
+func waitsFrom(k keyset.Key) (at time.Time, done string) {
 	switch {
 	case k.State == keyset.Staged:
-		return k.Staged, "staged", "keytool abort, and then keytool rotate --wait"
+		return k.Staged, "staged"
 	case k.State == keyset.Primary:
-		return k.Promoted, "promoted", "keytool rotate --replace " + k.KID + " --wait"
+		return k.Promoted, "promoted"
 	case k.State == keyset.Retiring && k.Drained.IsZero():
-		return k.Demoted, "demoted", "keytool rollback, and then keytool rotate --wait"
+		return k.Demoted, "demoted"
 	case k.State == keyset.Retiring:
-		return k.Drained, "drained", "keytool rollback, and then keytool rotate --wait"
+		return k.Drained, "drained"
 	default:
-		return time.Time{}, "", ""
+		return time.Time{}, ""
 	}
 }
 
@@ -55,7 +71,7 @@ func waitsFrom(k keyset.Key) (at time.Time, done, again string) {
 // it is of. Nothing counts from them.
 func pastAhead(d *keyset.Document, now time.Time) (all []string) {
 	for _, k := range d.Keys {
-		waits, _, _ := waitsFrom(k)
+		waits, _ := waitsFrom(k)
 		for _, s := range []struct {
 			at   time.Time
 			what string
