@@ -286,7 +286,14 @@ func (a *app) policy(ctx context.Context, cmd *cobra.Command, flags *policyFlags
 	if _, err := o.store(); err != nil {
 		return err
 	}
-	expect, err := o.inTheWay(ctx, cmd, "keytool policy", a.flags.force && !dates, func(in outlook) {
+	command := "keytool policy"
+	if dates { // what servers hold is settled by then, and the clock is as it was
+		command += " --force"
+		if a.flags.yes {
+			command += " --yes"
+		}
+	}
+	expect, err := o.inTheWay(ctx, cmd, command, a.flags.force && !dates, func(in outlook) {
 		r := newPolicyReport(o, o.doc, o.doc, verdictOK)
 		r.Verdict, r.DryRun, r.outlook = in.Verdict, a.flags.dryRun, &in
 		a.report = r
