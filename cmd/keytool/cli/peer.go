@@ -35,6 +35,10 @@ It records in the keyset what was handed over. Until keytool confirm says that t
 runs with it, a promotion waits; --ttl is how long the peer's tokens live, and counts
 in every wait.
 
+It is blocked if a server holds a later revision than the store, or the same with another
+content: the store has an old copy then; or if this clock is behind the last change: see
+keytool policy --help.
+
 Whoever has the file has the keys: hand it over in a safe way, and delete it.`,
 		Example: "  keytool export --peer python-a --ttl 10m --out python-a.json",
 		Args:    usageArgs(cobra.NoArgs),
