@@ -24,6 +24,8 @@ test: ## Check everything, as the build server does: format, lint, tidiness, fuz
 	scripts/fuzz $(FUZZTIME)
 	echo "== the root module in FIPS 140-3 mode"
 	GODEBUG=fips140=only go test -json -shuffle=on ./... | go run ./integration/testreport
+	echo "== what the race detector would falsify: how much keytool inspect allocates"
+	go test -json -run '^TestInspectHostileInput$$' ./cmd/keytool/cli | go run ./integration/testreport
 	echo "== all tests, with the race detector and the peers"
 	go test -json -race -shuffle=on -timeout 5m work | go run ./integration/testreport
 
