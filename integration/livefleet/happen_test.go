@@ -3,6 +3,9 @@ package livefleet
 import (
 	"os"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/echoseal/echoseal/keyset"
 )
@@ -97,6 +100,52 @@ func (w *world) keysDenied() {
 	back()
 	k.ends(0)
 	w.settled(old)
+}
+
+// keysLost loses the key service, and not the store, between two steps. Servers that run
+// seal with what they hold. One that is started does not get ready before the service is
+// back, and keytool, which is denied or gets no answer, changes nothing until then.
+func (w *world) keysLost() {
+	old := w.primary()
+	w.keytool(0, "rotate", "--replace", old)
+	revision := w.document().Revision
+	back, tries := w.place.loseKeys(), w.load.unavailable.Load()
+	service, _, _ := strings.Cut(w.place.services, "?")
+	for _, wait := range []bool{false, true} {
+		k := w.start(nil, "rotate", "--replace", old, "--timeout", "2s", "--wait="+strconv.FormatBool(wait))
+		k.says(service)
+		k.ends(1)
+	}
+	s := w.servers[0]
+	if code := s.stop(); code != 0 {
+		w.Errorf("%s ends with %d", s.config.Name, code)
+	}
+	s.config.Start = time.Second
+	if w.launch(s) {
+		w.Errorf("%s gets ready without its keys", s.config.Name)
+	} else if log := s.log.String(); !strings.Contains(log, service) {
+		w.Errorf("%s does not say that it misses %s:\n%s", s.config.Name, service, log)
+	}
+	// Those that run have done without for a while.
+	s.config.Start = 0
+	since := time.Now()
+	up := w.begin(s)
+	for _, other := range w.servers[1:] {
+		w.load.awaitSealed(w.T, other.config.Name, old, since)
+	}
+	if more := w.load.unavailable.Load() - tries; more > 0 {
+		w.Errorf("without the key service no server was ready %d times", more)
+	}
+	if is := w.document().Revision; is != revision {
+		w.Errorf("without the key service keytool has written revision %d", is)
+	}
+	back()
+	if !<-up && (w.place.startsWait || !w.launch(s)) {
+		w.Fatalf("%s does not start:\n%s", s.config.Name, s.log)
+	}
+	w.keytool(0, "rotate", "--replace", old, "--wait")
+	w.settled(old)
+	w.load.awaitSealed(w.T, s.config.Name, w.primary(), since)
 }
 
 // backAndForth interrupts a rotation, gives it up, and goes back from one that is half

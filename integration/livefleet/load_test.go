@@ -54,7 +54,7 @@ type load struct {
 	refused  map[string]string      // valid rounds that were refused, by token id
 	refusals []refused              // what servers said
 	dies     map[string]time.Time   // when each token does, or later, by token id
-	sealed   map[string]bool        // which servers have sealed with which keys
+	sealed   map[string]time.Time   // when which server was last asked for what it sealed with which key
 	revoked  map[string]*revocation // by key id
 }
 
@@ -64,7 +64,7 @@ type revocation struct {
 }
 
 func newLoad(url string, ttl time.Duration) *load {
-	return &load{url: url, ttl: ttl, cancel: func() {}, refused: make(map[string]string), dies: make(map[string]time.Time), sealed: make(map[string]bool), revoked: make(map[string]*revocation)}
+	return &load{url: url, ttl: ttl, cancel: func() {}, refused: make(map[string]string), dies: make(map[string]time.Time), sealed: make(map[string]time.Time), revoked: make(map[string]*revocation)}
 }
 
 // start starts the clients.
@@ -128,7 +128,7 @@ func (l *load) call(ctx context.Context, name string, hold func() time.Duration)
 			return
 		}
 		token, server, dies = answer.State, at, sent.Add(l.ttl)
-		l.made(token, at, dies)
+		l.made(token, at, sent, dies)
 		select {
 		case <-ctx.Done():
 			return
@@ -137,20 +137,22 @@ func (l *load) call(ctx context.Context, name string, hold func() time.Duration)
 	}
 }
 
-func (l *load) made(token, at string, dies time.Time) {
+func (l *load) made(token, at string, sent, dies time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dies[binding.TokenID(token)] = dies
-	l.sealed[at+" "+kidOf(token)] = true
+	if by := at + " " + kidOf(token); l.sealed[by].Before(sent) {
+		l.sealed[by] = sent
+	}
 }
 
-// awaitSealed waits until a server has sealed with a key.
-func (l *load) awaitSealed(t *testing.T, server, kid string) {
+// awaitSealed waits until a server has sealed with a key what it was asked for since a time.
+func (l *load) awaitSealed(t *testing.T, server, kid string, since time.Time) {
 	t.Helper()
 	eventually(t, server+" seals with "+kid, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.sealed[server+" "+kid]
+		return l.sealed[server+" "+kid].After(since)
 	})
 }
 

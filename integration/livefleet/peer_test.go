@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/echoseal/echoseal/integration/internal/mixed"
 	"github.com/echoseal/echoseal/integration/peers"
@@ -38,7 +39,7 @@ func TestPeers(t *testing.T) {
 	for _, framework := range []string{mixed.PythonSDK, mixed.FastMCP} {
 		w.addPeer(framework)
 	}
-	w.live(w.handedOver)
+	w.happen(w.handedOver)
 	if stayed := w.load.stayed.Load(); stayed > 0 {
 		t.Errorf("%d rounds were answered by the server that they came from", stayed)
 	}
@@ -70,9 +71,9 @@ func (w *world) handedOver() {
 	w.settled(old)
 	primary := w.primary()
 	for _, p := range w.peers {
-		w.load.awaitSealed(w.T, p.runs[len(p.runs)-1].name, primary)
+		w.load.awaitSealed(w.T, p.runs[len(p.runs)-1].name, primary, time.Time{})
 		w.handOver(p) // so that it loses the key that is retired
-		w.load.awaitSealed(w.T, p.runs[len(p.runs)-1].name, primary)
+		w.load.awaitSealed(w.T, p.runs[len(p.runs)-1].name, primary, time.Time{})
 	}
 }
 
@@ -83,7 +84,7 @@ func (w *world) addPeer(framework string) {
 	w.peers = append(w.peers, p)
 	w.handOver(p)
 	first := p.runs[0]
-	w.load.awaitSealed(w.T, first.name, first.seals)
+	w.load.awaitSealed(w.T, first.name, first.seals, time.Time{})
 }
 
 // handOver does what keytool says: it exports the keys, starts the peer with them in the

@@ -28,10 +28,14 @@ type place struct {
 	toolStore, toolServices string // for keytool
 	registry                string // URI; "" for none
 
-	// loseStore makes the store unreachable for all, loseKeys the key service, and deny
-	// the key service for servers alone, until the function that is returned is called.
-	// nil: there is no such way.
+	// loseStore makes the store unreachable for all, loseKeys the key service, of which
+	// the store does not notice anything, and deny the key service for servers alone,
+	// until the function that is returned is called. nil: there is no such way.
 	loseStore, loseKeys, deny func() (back func())
+
+	// startsWait says that a server that is started while the key service is lost waits
+	// for it. Else it ends at once, since somebody has to do something first.
+	startsWait bool
 }
 
 // newFilePlace is a file, and a key file.
@@ -110,8 +114,9 @@ const (
 `
 	mayDecrypt = `path "transit/decrypt/live" { capabilities = ["update"] }
 `
-	toolPolicy = `path "secret/data/echoseal/live" { capabilities = ["read", "create", "update"] }
-path "transit/decrypt/live" { capabilities = ["update"] }
+	toolStorePolicy = `path "secret/data/echoseal/live" { capabilities = ["read", "create", "update"] }
+`
+	toolPolicy = toolStorePolicy + `path "transit/decrypt/live" { capabilities = ["update"] }
 path "transit/encrypt/live" { capabilities = ["update"] }
 path "transit/datakey/plaintext/live" { capabilities = ["update"] }
 path "transit/keys/live" { capabilities = ["read"] }
@@ -134,9 +139,14 @@ func newVaultPlace(t *testing.T) *place {
 			v.Stop(t)
 			return func() { v.Start(t) }
 		},
+		// Where OpenBao is sealed, the keyset is lost as well.
 		loseKeys: func() func() {
-			v.Seal(t)
-			return func() { v.Unseal(t) }
+			v.grant(t, "servers", serverPolicy)
+			v.grant(t, "keytool", toolStorePolicy)
+			return func() {
+				v.grant(t, "servers", serverPolicy+mayDecrypt)
+				v.grant(t, "keytool", toolPolicy)
+			}
 		},
 		deny: func() func() {
 			v.grant(t, "servers", serverPolicy)
@@ -157,9 +167,10 @@ func newEtcdPlace(t *testing.T) *place {
 			return func() { e.start(t) }
 		},
 		loseKeys: func() func() {
-			v.Seal(t)
-			return func() { v.Unseal(t) }
+			v.Stop(t)
+			return func() { v.Start(t) }
 		},
+		startsWait: true,
 		deny: func() func() {
 			v.grant(t, "servers", serverPolicy)
 			return func() { v.grant(t, "servers", serverPolicy+mayDecrypt) }

@@ -38,7 +38,8 @@ type serverConfig struct {
 	Services string // URIs
 	Registry string // URI, "" for none
 	Every    time.Duration
-	Report   string // the address of its reports, HOST:PORT
+	Report   string        // the address of its reports, HOST:PORT
+	Start    time.Duration // how long it may take; 0 for what the ring does by default
 	Users    mixed.Users
 }
 
@@ -137,7 +138,7 @@ func open(ctx context.Context, c *serverConfig, log *slog.Logger) (*keyring.Ring
 	if err != nil {
 		return nil, err
 	}
-	config := keyring.Config{Name: c.Keyset, Source: source, Services: services, Every: c.Every, Host: c.Name, Logger: log}
+	config := keyring.Config{Name: c.Keyset, Source: source, Services: services, Every: c.Every, StartTimeout: c.Start, Host: c.Name, Logger: log}
 	if c.Registry != "" {
 		registry, err := etcdstore.OpenRegistry(ctx, c.Registry)
 		if err != nil {

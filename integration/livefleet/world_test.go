@@ -129,9 +129,15 @@ func (w *world) add(sdk string) *server {
 // launch starts a server, for the first time or again, and reports whether it has come up.
 func (w *world) launch(s *server) bool {
 	w.Helper()
+	return <-w.begin(s)
+}
+
+// begin starts a server. Once it is known whether it has come up, the channel tells.
+func (w *world) begin(s *server) <-chan bool {
+	w.Helper()
 	w.balancer.remove(s.config.Name)
 	listening := make(chan string, 1)
-	s.process = start(w.T, serverRole, s.config, func(line []byte) {
+	p := start(w.T, serverRole, s.config, func(line []byte) {
 		var what said
 		switch err := json.Unmarshal(line, &what); {
 		case err != nil:
@@ -142,13 +148,18 @@ func (w *world) launch(s *server) bool {
 			listening <- what.Listening
 		}
 	})
-	select {
-	case s.public = <-listening:
-		w.balancer.add(s.config.Name, "http://"+s.public)
-		return true
-	case <-s.ended:
-		return false
-	}
+	s.process = p
+	up := make(chan bool, 1)
+	go func() {
+		select {
+		case s.public = <-listening:
+			w.balancer.add(s.config.Name, "http://"+s.public)
+			up <- true
+		case <-p.ended:
+			up <- false
+		}
+	}()
+	return up
 }
 
 // remove stops a server in an orderly way, and takes it off the list.
