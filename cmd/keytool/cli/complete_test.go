@@ -149,7 +149,7 @@ func TestCompletionHeedsWhatIsTyped(t *testing.T) {
 		directive  string
 	}{
 		{[]string{"revoke", primary, ""}, []string{retiring}, offersNone},
-		{[]string{"revoke", retiring[:3]}, []string{retiring}, offersNone},
+		{[]string{"revoke", retiring[:7]}, []string{retiring}, offersNone},
 		{[]string{"policy", "--proof", "s"}, []string{"settle"}, offersNone},
 		{[]string{"status", "-o", "j"}, []string{"json"}, offersNone},
 		{[]string{"confirm", "--peer", "python-b"}, []string{"python-b"}, offersNone},
