@@ -222,7 +222,8 @@ func (j judge) warn(o *outlook, at time.Time, known ...reason) {
 	if len(troubles) == 0 {
 		return
 	}
-	o.Reasons = append(troubles, o.Reasons...)
+	o.Reasons = slices.Concat(troubles, o.Reasons)
+	inFront(o.Reasons, reason.grave) // those that the step has, too: until they are settled no other remedy works
 	// By a clock that is behind not even what blocks is waited for.
 	if o.Verdict == verdictBlocked && troubles[0].Code != codeClockBehind {
 		return
