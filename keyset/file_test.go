@@ -34,8 +34,8 @@ func TestFile(t *testing.T) {
 	if got := list(); got != ".keyset.json.lock keyset.json" {
 		t.Errorf("in the folder are %s", got)
 	}
-	if _, err := f.Save(t.Context(), make([]byte, keyset.MaxBytes+1), loads(t, f, "two")); err == nil {
-		t.Error("a document that is too large was saved")
+	if _, err := f.Save(t.Context(), make([]byte, keyset.MaxBytes+1), loads(t, f, "two")); !errors.Is(err, keyset.ErrConfig) || !strings.Contains(err.Error(), path) {
+		t.Errorf("a document that is too large: %v", err)
 	}
 	loads(t, f, "two")
 }

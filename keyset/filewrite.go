@@ -12,14 +12,15 @@ import (
 )
 
 // Save writes the file. It waits for the lock as long as ctx allows, and replaces nothing once
-// ctx has ended. A document larger than [MaxBytes] is refused.
+// ctx has ended. A document larger than [MaxBytes] is refused, which is [ErrConfig] as in
+// every store.
 //
 // If the file system does not answer, Save returns soon after ctx has ended. Whether the
 // file was replaced is not known then, and is told by the next Load: that waits for
 // what hangs.
 func (f *File) Save(ctx context.Context, doc []byte, version string) (newVersion string, err error) {
 	if len(doc) > MaxBytes {
-		return "", fmt.Errorf("a document of %d bytes is larger than a keyset may be, which is %d", len(doc), MaxBytes)
+		return "", fmt.Errorf("%w: %s: a document of %d bytes is larger than a keyset may be, which is %d", ErrConfig, f, len(doc), MaxBytes)
 	}
 	doc = bytes.Clone(doc) // the caller's again, if this is left behind
 	if err := f.call(ctx, writing, func() error { return f.save(ctx, doc, version) }); err != nil {
