@@ -132,6 +132,8 @@ func (e *responseError) classify() failure {
 	switch {
 	case ok:
 		return f
+	case e.status < 300: // as of a proxy that has the request still: it refuses nothing
+		return failedAnswer
 	case e.status >= 500:
 		return failedServer
 	case e.status >= 300 && e.status < 400:

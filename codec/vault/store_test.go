@@ -137,7 +137,10 @@ func TestStoreDeletedMeanwhile(t *testing.T) {
 	}{
 		{func(f *fake) {
 			f.kv["secret/fleet"].versions = append(f.kv["secret/fleet"].versions, fakeVersion{deleted: "2026-12-02T03:10:17Z"})
-		}, func(err error) { tells(t, err, "version 2 was deleted") }},
+		}, func(err error) {
+			tells(t, err, "version 2 was deleted")
+			neverSent(t, err, keyset.Denied)
+		}},
 		{func(f *fake) {
 			f.kv["secret/fleet"].versions = append(f.kv["secret/fleet"].versions, fakeVersion{data: map[string]any{"keyset": "other"}})
 		}, func(err error) {
@@ -327,6 +330,7 @@ func TestStoreRetries(t *testing.T) {
 		{404, `no handler for route "secret/data/fleet". route entry not found.`, false, keyset.NotFound, []string{"no KV engine at secret"}},
 		{413, "http: request body too large", false, keyset.Denied, nil},
 		{204, "", false, keyset.NotFound, []string{"no KV engine at secret"}},
+		{202, "", false, keyset.Unavailable, []string{"what answered is not KV"}},
 	} {
 		t.Run(fmt.Sprint(c.status, " ", c.text), func(t *testing.T) {
 			f := startFake(t)
@@ -419,6 +423,9 @@ func TestStoreAnswers(t *testing.T) {
 		}
 		_, err = s.Save(t.Context(), []byte("two"), fakeNumber(1))
 		tells(t, err, s.String())
+		if !errors.Is(err, c.kind) || errors.Is(err, keyset.Denied) {
+			t.Errorf("%.60s: %v is not %s alone", c.fault.raw, err, c.kind)
+		}
 	}
 	f.fail(nil)
 	holds(t, s, "one", fakeNumber(1))
