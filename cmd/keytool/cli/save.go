@@ -45,7 +45,7 @@ func (o *opened) save(ctx context.Context, next *keyset.Document, stamped time.T
 	if !counts || took <= within {
 		return nil
 	}
-	return o.restamp(ctx, undated{lastEvent(next), kid})
+	return o.restamp(ctx, undated{lastChange(next), kid})
 }
 
 // policyInForce returns the policy that counts for a save: that of the document that is
@@ -75,15 +75,21 @@ func (o *opened) restamp(ctx context.Context, u undated) error {
 		if err = o.write(ctx, next); !errors.Is(err, keyset.ErrConflict) {
 			break
 		}
-		if err = o.load(ctx); err != nil {
+		if lost := o.load(ctx); lost != nil {
+			err = lost
 			break
 		}
 	}
 	if err != nil {
-		o.undated = append(o.undated, u)
-		o.dateAnewIfLate(err, u.kid)
-		return fmt.Errorf("the change was saved, but later than settle allows, and its time could not be corrected: %w; wait %s before the next step, and see that the store is faster than half of settle",
-			err, shortDuration(o.doc.Policy.Settle))
+		o.undated = append(o.undated, u) // that a correction comes late does no harm
+		var nothing *unchangedError
+		if errors.As(err, &nothing) {
+			err = nothing.cause // it is about the correction alone
+		}
+		// A conflict it is not: whoever runs the command again at once after one would count
+		// from the time that is too early.
+		return &exitError{failed, fmt.Errorf("the change was saved, but later than settle allows, and its time could not be corrected: %w; wait %s before the next step, and see that the store is faster than half of settle",
+			err, shortDuration(o.countedFrom(u.kid == "")))}
 	}
 	o.app.note("the store was slow: the change was dated anew, as revision %d", o.doc.Revision)
 	return nil
@@ -98,7 +104,7 @@ func awaited(d *keyset.Document, kid string) bool {
 // An undated change is one whose stamp is too early: where load finds it in the history, the
 // change of key kid, or of the policy, is dated anew.
 type undated struct {
-	change keyset.Event
+	change madeChange
 	kid    string
 }
 
@@ -114,25 +120,40 @@ func (o *opened) dateAnewIfLate(err error, kid string) {
 // after them.
 func (o *opened) dateAnew(ctx context.Context) error {
 	for _, u := range o.undated {
-		if !has(o.doc, u.change) {
+		if !u.change.in(o.doc) {
 			continue
 		}
-		o.undated = slices.DeleteFunc(o.undated, func(other undated) bool { return other.kid == u.kid && has(o.doc, other.change) })
+		o.undated = slices.DeleteFunc(o.undated, func(other undated) bool { return other.kid == u.kid && other.change.in(o.doc) })
 		return o.restamp(ctx, u)
 	}
 	return nil
 }
 
-// lastEvent returns the change that has made a document what it is.
-func lastEvent(d *keyset.Document) keyset.Event { return d.History[len(d.History)-1] }
+// A madeChange is a change as histories tell it: the nth of those that look like it. Two may,
+// where the clock is behind: each has the time of the one before it then.
+type madeChange struct {
+	event keyset.Event
+	nth   int
+}
 
-// has reports whether the history of a document has a change.
-func has(d *keyset.Document, change keyset.Event) bool {
-	return slices.ContainsFunc(d.History, func(e keyset.Event) bool {
+// lastChange returns the change that has made a document what it is.
+func lastChange(d *keyset.Document) madeChange { return changeAt(d.History, len(d.History)-1) }
+
+func changeAt(history []keyset.Event, i int) madeChange {
+	return madeChange{history[i], timesIn(history[:i+1], history[i])}
+}
+
+// in reports whether the history of a document has the change.
+func (c madeChange) in(d *keyset.Document) bool { return timesIn(d.History, c.event) >= c.nth }
+
+func timesIn(history []keyset.Event, event keyset.Event) (n int) {
+	for _, e := range history {
 		at := e.At
-		e.At = change.At
-		return at.Equal(change.At) && e == change
-	})
+		if e.At = event.At; at.Equal(event.At) && e == event {
+			n++
+		}
+	}
+	return n
 }
 
 // write writes next. After an error that does not tell which document is there it looks:
@@ -179,10 +200,19 @@ func sparingALook(ctx context.Context) (context.Context, context.CancelFunc) {
 type lateError struct {
 	error
 
-	change keyset.Event
+	change madeChange
 }
 
 func (e *lateError) Unwrap() error { return e.error }
+
+// An unchangedError is that of a save that has changed nothing, and will not.
+type unchangedError struct {
+	cause error
+	says  string
+}
+
+func (e *unchangedError) Error() string { return e.cause.Error() + e.says }
+func (e *unchangedError) Unwrap() error { return e.cause }
 
 // afterError tells which document is there after a save of next has failed: nil if it has
 // the change, or an error with which nothing was changed, and will not be, unless the error
@@ -190,7 +220,8 @@ func (e *lateError) Unwrap() error { return e.error }
 // document that is there is saved again in its own place, which uses up the version that the
 // other asks for.
 func (o *opened) afterError(ctx context.Context, store keyset.Store, next *keyset.Document, text []byte, saveErr error) error {
-	if errors.Is(saveErr, keyset.ErrConflict) {
+	conflict := errors.Is(saveErr, keyset.ErrConflict)
+	if conflict && !o.mayBeLate() {
 		return conflicted(saveErr)
 	}
 	if cause := context.Cause(ctx); cause != nil {
@@ -198,7 +229,10 @@ func (o *opened) afterError(ctx context.Context, store keyset.Store, next *keyse
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookAgain)
 	defer cancel()
-	unchanged := fmt.Errorf("saving: %w; nothing was changed", saveErr)
+	if conflict {
+		return o.afterConflict(ctx, next, saveErr)
+	}
+	unchanged := &unchangedError{fmt.Errorf("saving: %w", saveErr), "; nothing was changed"}
 	if refusedForGood(saveErr) {
 		return unchanged
 	}
@@ -230,41 +264,90 @@ func (o *opened) afterError(ctx context.Context, store keyset.Store, next *keyse
 	return o.unknown(next, saveErr)
 }
 
+// afterConflict is afterError where the store has another version than the one to be replaced.
+// That may be of the change itself: what is between here and a server, such as a proxy, may
+// send anew what got no answer, and the server refuses the second one.
+func (o *opened) afterConflict(ctx context.Context, next *keyset.Document, saveErr error) error {
+	there, version, err := o.source.Load(ctx)
+	if err != nil && !errors.Is(err, keyset.ErrNotExist) {
+		return o.unseen(next, fmt.Errorf("%w; and what is there cannot be read (%w)", saveErr, err))
+	}
+	if err == nil {
+		if doc, err := o.comesAfter(next, there); err == nil && lastChange(next).in(doc) {
+			o.app.note("the store was asked twice for one change, as by a proxy that sends anew what gets no answer: it is there, and the keyset at revision %d", doc.Revision)
+			o.saved(doc, there, version)
+			return nil
+		}
+	}
+	return conflicted(saveErr)
+}
+
 // afterAnother is afterError where another writer has been there, before the change or after
 // it: what that wrote has the change then.
 func (o *opened) afterAnother(next *keyset.Document, there []byte, version string, saveErr error) error {
-	change := lastEvent(next)
-	doc, err := keyset.Parse(there)
-	if err == nil && (doc.Name != next.Name || doc.Lineage != next.Lineage) {
-		err = errOtherLineage
-	}
-	if err == nil {
-		err = o.auth.Verify(doc)
-	}
+	doc, err := o.comesAfter(next, there)
+	before := len(next.History) - 2
 	switch conflict := fmt.Errorf("saving: %w; %w", saveErr, keyset.ErrConflict); {
-	case err == nil && has(doc, change):
+	case err == nil && lastChange(next).in(doc):
 		o.app.note("the store answered late or not at all (%v), but the change is there, and another one after it: the keyset is at revision %d", saveErr, doc.Revision)
 		o.saved(doc, there, version)
 		return nil
-	case err == nil && len(doc.History) > 0 && !doc.History[0].At.After(change.At): // which goes back to before the change
+	case err == nil && before >= 0 && changeAt(next.History, before).in(doc): // which goes back to before the change
 		return conflicted(conflict)
 	default:
-		return &lateError{fmt.Errorf("%w: whether it has kept the change is not known: look with keytool status before the next step", conflict), change}
+		return o.unseen(next, conflict)
 	}
+}
+
+// comesAfter reads a document that may have next in its past.
+func (o *opened) comesAfter(next *keyset.Document, text []byte) (*keyset.Document, error) {
+	doc, err := keyset.Parse(text)
+	switch {
+	case err != nil:
+		return nil, err
+	case doc.Name != next.Name || doc.Lineage != next.Lineage:
+		return nil, errOtherLineage
+	}
+	return doc, o.auth.Verify(doc)
 }
 
 // conflicted is the error of a save where another writer was first.
 func conflicted(err error) error {
-	return fmt.Errorf("%w: nothing was changed; run the command again, it decides anew", err)
+	return &unchangedError{err, ": nothing was changed; run the command again, it decides anew"}
+}
+
+// unseen is the error of a save where another writer was there, and may have come after the
+// change. It has failed, and is not to be run again at once as after a conflict.
+func (o *opened) unseen(next *keyset.Document, conflict error) error {
+	return &exitError{failed, &lateError{fmt.Errorf("%w: whether the change was written before that is not known: look with keytool status before the next step%s", conflict, o.patience(next)), lastChange(next)}}
 }
 
 // unknown says that a change may be written or not.
 func (o *opened) unknown(next *keyset.Document, saveErr error) error {
-	wait := ""
-	if o.doc != nil && o.doc.Policy.Settle > 0 {
-		wait = fmt.Sprintf(", and if it is there, wait %s before that", shortDuration(o.doc.Policy.Settle))
+	return &lateError{fmt.Errorf("saving: %w; the change may still arrive: look with keytool status before the next step%s", saveErr, o.patience(next)), lastChange(next)}
+}
+
+// patience says how long to wait with the next step if a change is found to be there.
+func (o *opened) patience(next *keyset.Document) string {
+	if o.doc == nil {
+		return "" // nobody counts from the stamp of a revision that has none before it
 	}
-	return &lateError{fmt.Errorf("saving: %w; the change may still arrive: look with keytool status before the next step%s", saveErr, wait), lastEvent(next)}
+	wait := o.countedFrom(lastChange(next).event.KID == "" && next.Policy.Was != nil)
+	if wait == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and if it is there, wait %s before that", shortDuration(wait))
+}
+
+// countedFrom returns how long a change that is there has to be there before what counts from
+// its stamp is sure to be over. Servers that cannot read the store go on for max_stale:
+// former values of a policy count as long, and where time stands in for proof so does a key.
+func (o *opened) countedFrom(policy bool) time.Duration {
+	p := o.doc.Policy.At(o.app.Now())
+	if policy || p.Proof == keyset.ProofSettle {
+		return p.Settle + p.MaxStale
+	}
+	return p.Settle
 }
 
 // mayBeLate reports whether a save may be carried out after its error: not one of a file,
