@@ -25,7 +25,8 @@ func Faults(d *keyset.Document, o fleet.Observation, now time.Time) []Reason {
 
 // Obeyed tells whether every live instance holds the revision of d, or a later one, and
 // nobody can come by an earlier one any more; this is when a revoked key is out of use
-// everywhere. The step is Done, Wait or Blocked. now is as in [Next].
+// everywhere. The step is Done, Wait or Blocked; the reason of an instance that still accepts
+// a revoked key names that. now is as in [Next].
 func Obeyed(d *keyset.Document, o fleet.Observation, now time.Time) Step {
 	v := safe().look(d, o, now, Request{})
 	v.lookAtInstances(true)

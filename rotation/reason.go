@@ -33,8 +33,8 @@ const (
 	// NotSealing: an instance has no key to seal with, and may yet come to this one. Its
 	// clients get errors, so that it is late at once, unless it starts and has none yet.
 	NotSealing Code = "not_sealing"
-	// Behind: an instance holds an older revision, and accepts the revoked key Reason.KID, if
-	// that is set.
+	// Behind: an instance holds an older revision. If Reason.KID is set, that key is revoked,
+	// and the instance still accepts it.
 	Behind Code = "behind"
 	// NotOpened: an instance has not opened the other wrapping of a key. If it has read the
 	// revision and does not have the key service, as Reason.Detail says then, it has to be

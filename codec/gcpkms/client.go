@@ -84,12 +84,9 @@ func isWorthRetry(op string, err error) bool {
 // largest fits, a page of a thousand versions with some KiB of attestation each.
 const maxAnswer = 16 << 20
 
-// callOptions are those of every call, in place of the client's own.
-type callOptions struct{ *attempts }
-
-// Resolve implements gax.CallOption.
-func (o callOptions) Resolve(s *gax.CallSettings) {
-	gax.WithRetry(func() gax.Retryer { return o.attempts }).Resolve(s)
+// Resolve makes of the attempts the options of their call, in place of the client's own.
+func (a *attempts) Resolve(s *gax.CallSettings) {
+	gax.WithRetry(func() gax.Retryer { return a }).Resolve(s)
 	gax.WithGRPCOptions(grpc.MaxCallRecvMsgSize(maxAnswer)).Resolve(s)
 }
 
@@ -98,7 +95,7 @@ func (o callOptions) Resolve(s *gax.CallSettings) {
 func invoke[T any](ctx context.Context, op string, call func(gax.CallOption) (T, error), discard func(T)) (T, error) {
 	return await(ctx, func() (T, error) {
 		a := &attempts{ctx: ctx, op: op, backoff: gax.Backoff{Initial: baseBackoff, Max: maxBackoff, Multiplier: 2}}
-		answer, err := call(callOptions{a})
+		answer, err := call(a)
 		if err == nil {
 			return answer, nil
 		}

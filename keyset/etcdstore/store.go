@@ -56,7 +56,7 @@ func New(client *clientv3.Client, key string) (*Store, error) {
 //
 // With a password it logs in, so that ctx, which bounds the opening only, needs a
 // deadline; otherwise it makes no call. The error is [keyset.ErrConfig] and names the
-// setting, or tells why the login failed.
+// setting, or tells why the login failed. An answer of more than 64 MiB is refused later.
 func Open(ctx context.Context, uri string) (*Store, error) {
 	p, err := dial(ctx, uri)
 	if err != nil {

@@ -76,6 +76,15 @@ func changeFlagsGiven(cmd *cobra.Command, except ...string) (words []string) {
 	return words
 }
 
+// forceGiven returns the words for going on with --force as this command line does: without
+// a question, if it has said so. changeFlagsGiven is to leave them out then.
+func (a *app) forceGiven() []string {
+	if a.flags.yes {
+		return []string{"--force", "--yes"}
+	}
+	return []string{"--force"}
+}
+
 var unquoted = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
 // quoted writes a word as shells of the Bourne kind take it.

@@ -44,6 +44,19 @@ func newDraft(path string, text []byte) (*draft, error) {
 	return d, nil
 }
 
+// absolute returns the path of a file that keys are written to, which is never standard
+// output.
+func absolute(path string) (string, error) {
+	if path == "-" {
+		return "", usagef("keys are not written to standard output: name a file; if - is to be its name, write ./-")
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("the path %s: %w", path, err)
+	}
+	return abs, nil
+}
+
 // draftOf returns the name of the draft of a file.
 func draftOf(path string) string {
 	folder, name := filepath.Split(path)

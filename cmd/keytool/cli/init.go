@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -343,17 +342,4 @@ func isPrintable(text []byte) bool {
 		}
 	}
 	return true
-}
-
-// absolute returns the path of a file that keys are written to, which is never standard
-// output.
-func absolute(path string) (string, error) {
-	if path == "-" {
-		return "", usagef("keys are not written to standard output: name a file; if - is to be its name, write ./-")
-	}
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return "", fmt.Errorf("the path %s: %w", path, err)
-	}
-	return abs, nil
 }

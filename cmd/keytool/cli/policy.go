@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -288,10 +289,7 @@ func (a *app) policy(ctx context.Context, cmd *cobra.Command, flags *policyFlags
 	}
 	command := "keytool policy"
 	if dates { // what servers hold is settled by then, and the clock is as it was
-		command += " --force"
-		if a.flags.yes {
-			command += " --yes"
-		}
+		command += " " + strings.Join(a.forceGiven(), " ")
 	}
 	expect, err := o.inTheWay(ctx, cmd, command, a.flags.force && !dates, func(in outlook) {
 		r := newPolicyReport(o, o.doc, o.doc, verdictOK)

@@ -245,10 +245,7 @@ func (r *rotating) command(replace string, step rotation.Step) string {
 	}
 	words = append(append(words, "--wait"), r.given...)
 	if r.app.flags.force && (r.looser || step.Goal == rotation.Stage || step.Goal == rotation.Promote || step.Goal == rotation.Retire && r.clockBlocks()) {
-		words = append(words, "--force")
-		if r.app.flags.yes {
-			words = append(words, "--yes")
-		}
+		words = append(words, r.app.forceGiven()...)
 	}
 	return strings.Join(words, " ")
 }

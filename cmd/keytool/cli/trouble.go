@@ -55,11 +55,12 @@ func (j judge) troubles(at time.Time) []reason {
 		all = append(all, j.reason(r, rotation.Blocked))
 		ill[spot{r.Source, r.Address}] = true
 	}
-	late := j.behind(at, func(r rotation.Reason) bool { return !j.patient(r) })
-	for _, r := range late {
-		ill[r.spot()] = ill[r.spot()] || r.grave()
+	for _, r := range j.behind(at, func(r rotation.Reason) bool { return !j.patient(r) }) {
+		all = append(all, r)
+		if r.grave() {
+			ill[r.spot()] = true
+		}
 	}
-	all = append(all, late...)
 	inFront(all, reason.grave)
 	for n := range j.obs.Instances {
 		if i := &j.obs.Instances[n]; !ill[spotOf(i)] {
