@@ -129,7 +129,8 @@ func (j judge) obeying(o *outlook, at time.Time) {
 	}
 	o.Reasons = append(waits, o.Reasons...)
 	if o.Verdict == verdictOK {
-		o.Verdict, o.Summary = verdictWaiting, fmt.Sprintf("%s is revoked, and %d of %s has yet to read that", waits[0].KID, len(waits), count(j.live(), "instance"))
+		has := map[bool]string{true: "has", false: "have"}[len(waits) == 1]
+		o.Verdict, o.Summary = verdictWaiting, fmt.Sprintf("%s is revoked, and %d of %s %s yet to read that", waits[0].KID, len(waits), count(j.live(), "instance"), has)
 		o.Then = "keytool status"
 	}
 }
